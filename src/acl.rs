@@ -24,8 +24,9 @@ pub enum PrefixError {
     Address,
     #[error("the prefix length is no number up to {0}")]
     Length(u8),
+    /// The prefix that would be right for the same network.
     #[error("bits are set behind the prefix length")]
-    HostBits,
+    HostBits(Prefix),
 }
 
 impl Prefix {
@@ -56,6 +57,15 @@ impl Prefix {
     }
 }
 
+/// The first address of the network that an address is in; a length of more than its bits counts as all of them.
+pub fn network_of(address: IpAddr, length: u8) -> IpAddr {
+    let host_bits = u32::from(bits(address).saturating_sub(length));
+    match address {
+        IpAddr::V4(address) => IpAddr::V4((u32::from(address) & u32::MAX.checked_shl(host_bits).unwrap_or(0)).into()),
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & u128::MAX.checked_shl(host_bits).unwrap_or(0)).into()),
+    }
+}
+
 /// Bits of an address of the same family.
 fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
@@ -73,11 +83,8 @@ impl FromStr for Prefix {
         let decimal = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
         let length = length.parse().ok().filter(|length| decimal && *length <= most);
         let prefix = Prefix { address, length: length.ok_or(PrefixError::Length(most))? };
-        let host_bits = match address {
-            IpAddr::V4(address) => u32::from(address).checked_shl(prefix.length.into()).unwrap_or(0) != 0,
-            IpAddr::V6(address) => u128::from(address).checked_shl(prefix.length.into()).unwrap_or(0) != 0,
-        };
-        if host_bits { Err(PrefixError::HostBits) } else { Ok(prefix) }
+        let network = Prefix { address: network_of(address, prefix.length), ..prefix };
+        if network == prefix { Ok(prefix) } else { Err(PrefixError::HostBits(network)) }
     }
 }
 
@@ -141,8 +148,19 @@ mod tests {
         assert_eq!(error("192.0.2.0/33"), PrefixError::Length(32));
         assert_eq!(error("192.0.2.0/+8"), PrefixError::Length(32));
         assert_eq!(error("192.0.2.0/"), PrefixError::Length(32));
-        assert_eq!(error("192.0.2.1/24"), PrefixError::HostBits);
-        assert_eq!(error("2001:db8::1/64"), PrefixError::HostBits);
+        assert_eq!(error("192.0.2.1/24"), PrefixError::HostBits(prefix("192.0.2.0/24")));
+        assert_eq!(error("2001:db8::1/64"), PrefixError::HostBits(prefix("2001:db8::/64")));
+    }
+
+    #[test]
+    fn a_network_begins_without_host_bits() {
+        let network = |address: &str, length| network_of(address.parse().unwrap(), length).to_string();
+        assert_eq!(network("192.0.2.77", 24), "192.0.2.0");
+        assert_eq!(network("192.0.2.77", 0), "0.0.0.0");
+        assert_eq!(network("192.0.2.77", 32), "192.0.2.77");
+        assert_eq!(network("192.0.2.77", 99), "192.0.2.77");
+        assert_eq!(network("2001:db8:1::1", 32), "2001:db8::");
+        assert_eq!(network("2001:db8::1", 0), "::");
     }
 
     #[test]

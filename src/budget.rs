@@ -225,7 +225,7 @@ impl Claim {
     }
 
     /// Notes that the transfer is published: its octets count until nobody has the version before any more.
-    pub fn settle<T: Send + Sync + 'static>(mut self, before: Option<Arc<T>>) {
+    pub fn note_published<T: Send + Sync + 'static>(mut self, before: Option<Arc<T>>) {
         self.replaced = before.map(|before| {
             let weak: Weak<T> = Arc::downgrade(&before);
             weak as Weak<dyn Any + Send + Sync>
@@ -271,7 +271,7 @@ mod tests {
         assert!(!waiting.is_finished());
         // The version before has a reader, who lets it go only after the transfer.
         let old = Arc::new(0u64);
-        first.settle(Some(old.clone()));
+        first.note_published(Some(old.clone()));
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         assert_eq!(budget.usage().transfers, 2000);
@@ -362,7 +362,7 @@ mod tests {
     async fn a_reader_that_hangs_holds_up_a_zone_within_its_floor_only_so_long() {
         let budget = tight();
         let old = Arc::new(0u64);
-        transfer(&budget, "a", Manner::Replace, 2000).await.unwrap().settle(Some(old.clone()));
+        transfer(&budget, "a", Manner::Replace, 2000).await.unwrap().note_published(Some(old.clone()));
         let begun = Instant::now();
         transfer(&budget, "c", Manner::Change, 1000).await.unwrap();
         assert!((PATIENCE..2 * PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());

@@ -83,15 +83,12 @@ impl Arguments {
         );
         let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
         let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
-        if local && self.socket.is_some() {
-            Some("--socket")
-        } else if without_json && self.json {
-            Some("--json")
-        } else if without_config && self.config.is_some() {
-            Some("--config")
-        } else {
-            None
-        }
+        let options = [
+            ("--socket", local && self.socket.is_some()),
+            ("--json", without_json && self.json),
+            ("--config", without_config && self.config.is_some()),
+        ];
+        options.into_iter().find(|(_, is_unused)| *is_unused).map(|(option, _)| option)
     }
 }
 
@@ -231,138 +228,121 @@ pub fn run_main(
     run: impl FnOnce(Config) -> ExitCode,
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> ExitCode {
-    let code = run_verb(arguments, run, demo);
+    let code = run_verb(arguments, run, demo).unwrap_or_else(|Failure { code, text }| {
+        log::print(&text);
+        ExitCode::from(code)
+    });
     log::finish();
     code
 }
+
+/// Reason for which a verb ends without success, for standard error, with the exit code that goes with it.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        fail(error)
+    }
+}
+
+/// What becomes of a verb. One that has said all that there is to say has an exit code even if it failed.
+type Outcome = Result<ExitCode, Failure>;
 
 /// Runs the verb of the command line.
 fn run_verb(
     arguments: impl IntoIterator<Item = OsString>,
     run: impl FnOnce(Config) -> ExitCode,
     demo: impl FnOnce(Play) -> ExitCode,
-) -> ExitCode {
+) -> Outcome {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help goes to standard output, mistakes to standard error; whoever closed either does not read it.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
+            return Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED)));
         }
     };
     if let Some(option) = arguments.unused_option() {
-        return misuse(&format!("{option} means nothing to this verb; see aggregator --help"));
+        return Err(misuse(format!("{option} means nothing to this verb; see aggregator --help")));
     }
-    let config_path = || arguments.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
-    let present_path = || arguments.config.clone().unwrap_or_else(boot::find_file);
-    let request = match arguments.verb {
-        Verb::Run => {
-            return load_and_run(&config_path(), run);
-        }
-        Verb::Boot(ref boot) => {
-            return match boot::start(boot, config_path()) {
-                Ok(BootOutcome::Serve(path)) => load_and_run(&path, run),
-                Ok(BootOutcome::Ended(code)) => code,
-                Err(error) => fail(&error.to_string()),
+    let Arguments { config, socket, json, verb } = arguments;
+    let config_path = || config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
+    let present_path = || config.clone().unwrap_or_else(boot::find_file);
+    let socket = || find_socket(socket.as_deref(), config.as_deref());
+    let request = match verb {
+        Verb::Run => return Ok(run(Config::load(&config_path())?)),
+        Verb::Boot(boot) => {
+            return match boot::start(boot, config_path())? {
+                BootOutcome::Serve(path) => Ok(run(Config::load(&path)?)),
+                BootOutcome::Ended(code) => Ok(code),
             };
         }
-        Verb::Check(ref options) => return check::check(&present_path(), options, arguments.json),
+        Verb::Check(options) => return check::check(&present_path(), &options, json),
         Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify } => {
-            return demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit }));
+            return Ok(demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit })));
         }
-        Verb::Demo { limit, .. } => return demo(Play::Whole(limit)),
-        Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
-        Verb::Discover { verb } => return discover::discover(verb, arguments.json),
+        Verb::Demo { limit, .. } => return Ok(demo(Play::Whole(limit))),
+        Verb::Register(options) => return register::register(config.as_deref(), options, json),
+        Verb::Discover { verb } => return discover::discover(verb, json),
         Verb::Announce(options) => return announce::run(&present_path(), &options),
-        Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
+        Verb::Version if json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {
             if let Some(refusal) = boot::look_at_metadata() {
-                return print_reply(refusal, arguments.json, false);
+                return print_reply(refusal, json, false);
             }
             Request::RELOAD
         }
         Verb::Status { zone } => Request::Status { zone },
         Verb::Refresh { zone } => Request::Refresh { zone },
-        Verb::Retransfer { zone, accept } => {
-            return match find_socket(arguments.socket, arguments.config) {
-                Ok(socket) => retransfer::retransfer(&socket, zone, accept, arguments.json),
-                Err(message) => fail(&message),
-            };
-        }
+        Verb::Retransfer { zone, accept } => return retransfer::retransfer(&socket()?, zone, accept, json),
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, from, to } => Request::Diff { zone, from, to },
         Verb::History { name, zone, limit } => Request::History { name, zone, limit },
-        Verb::Rollback(options) => {
-            return match find_socket(arguments.socket, arguments.config) {
-                Ok(socket) => rollback::rollback(&socket, &options, arguments.json),
-                Err(message) => fail(&message),
-            };
-        }
+        Verb::Rollback(options) => return rollback::rollback(&socket()?, &options, json),
         Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
-        Verb::Drain(options) => {
-            return match find_socket(arguments.socket, arguments.config) {
-                Ok(socket) => drain::drain(&socket, &options, arguments.json),
-                Err(message) => fail(&message),
-            };
-        }
+        Verb::Drain(options) => return drain::drain(&socket()?, &options, json),
         Verb::Undrain(target) => target.undrain(),
-        Verb::Top => {
-            return match find_socket(arguments.socket, arguments.config) {
-                Ok(socket) => top::top(&socket),
-                Err(message) => fail(&message),
-            };
-        }
+        Verb::Top => return top::top(&socket()?),
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
-    match find_socket(arguments.socket, arguments.config) {
-        Ok(socket) => send(&socket, &request, arguments.json),
-        Err(message) => fail(&message),
-    }
-}
-
-/// Runs the server with a file, or says what is wrong with it.
-fn load_and_run(path: &Path, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
-    match Config::load(path) {
-        Ok(config) => run(config),
-        Err(errors) => fail(&errors.to_string()),
-    }
+    send(&socket()?, &request, json)
 }
 
 /// The control socket: as given, else as the configuration file has it, else the default.
-fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathBuf, String> {
+fn find_socket(socket: Option<&Path>, config: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(socket) = socket {
-        return Ok(socket);
+        return Ok(socket.to_path_buf());
     }
-    let path = config.clone().unwrap_or_else(boot::find_file);
+    let path = config.map_or_else(boot::find_file, Path::to_path_buf);
     match config::find_socket(&path) {
         Some(socket) => Ok(socket),
         // Who does not name a file need not have one.
         None if config.is_none() && !path.exists() => Ok(config::default_socket()),
         None => {
             let errors = Config::load(&path).err().map(|errors| format!("{errors}\n")).unwrap_or_default();
-            Err(format!("{errors}the configuration does not name a control socket; write --socket PATH"))
+            Err(fail(format!("{errors}the configuration does not name a control socket; write --socket PATH")))
         }
     }
 }
 
 /// Sends a request to the server and prints the reply.
-fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
-    match request_reply(socket, request) {
-        Ok(reply) => show_reply(request, reply, json),
-        Err(code) => code,
-    }
+fn send(socket: &Path, request: &Request, json: bool) -> Outcome {
+    show_reply(request, call(socket, request)?, json)
 }
 
 /// Prints the reply to a request, in colours where they help and are wanted.
-fn show_reply(request: &Request, mut reply: Reply, json: bool) -> ExitCode {
+fn show_reply(request: &Request, mut reply: Reply, json: bool) -> Outcome {
     let look = match request {
         Request::Status { .. } => Some(Look::States),
         Request::Diff { .. }
         | Request::History { .. }
-        | Request::Drain { .. }
-        | Request::Rollback { .. }
+        | Request::Drain(_)
+        | Request::Rollback(_)
         | Request::Release { .. } => Some(Look::Difference),
         _ => None,
     };
@@ -373,28 +353,25 @@ fn show_reply(request: &Request, mut reply: Reply, json: bool) -> ExitCode {
     print_reply(reply, json, matches!(request, Request::Dump { .. }))
 }
 
-/// Sends a request to the server; without a reply the problem is printed, and the exit code that goes with it returned.
-fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
-    report_call(try_request(socket, request))
-}
-
-/// Prints the error of a request that got no reply, and returns its exit code.
-fn report_call(reply: Result<Reply, CallError>) -> Result<Reply, ExitCode> {
-    reply.map_err(|error| {
-        let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
-        print_problem(&error.to_string());
-        ExitCode::from(code)
-    })
-}
-
 /// Sends a request to the server.
-fn try_request(socket: &Path, request: &Request) -> Result<Reply, CallError> {
+fn call(socket: &Path, request: &Request) -> Result<Reply, Failure> {
+    block_on(control::call(socket, request))?.map_err(no_reply)
+}
+
+/// The failure of a request that got no reply.
+fn no_reply(error: CallError) -> Failure {
+    let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
+    Failure { code, text: error.to_string() }
+}
+
+/// Does in a runtime of its own what has to wait.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CallError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CallError::Start)?;
-    runtime.block_on(control::call(socket, request))
+    Ok(runtime.block_on(work))
 }
 
 /// Prints the reply of the server.
-fn print_reply(reply: Reply, json: bool, with_text: bool) -> ExitCode {
+fn print_reply(reply: Reply, json: bool, with_text: bool) -> Outcome {
     let Reply { ok, text, data } = reply;
     match (ok, json) {
         (true, false) => print(&text),
@@ -406,47 +383,41 @@ fn print_reply(reply: Reply, json: bool, with_text: bool) -> ExitCode {
             print_json(&data)
         }
         (true, true) => print_json(&data),
-        (false, false) => fail(&text),
-        (false, true) => {
-            print_json(&json!({ "error": text, "data": data }));
-            ExitCode::from(FAILED)
-        }
+        (false, false) => Err(fail(text)),
+        (false, true) => print_failed(&json!({ "error": text, "data": data })),
     }
 }
 
 //--- Output ---
 
 /// Prints a value as indented JSON.
-fn print_json(value: &Value) -> ExitCode {
+fn print_json(value: &Value) -> Outcome {
     print(&format!("{value:#}"))
 }
 
+/// Prints a value that tells of a failure.
+fn print_failed(value: &Value) -> Outcome {
+    print_json(value).and(Ok(ExitCode::from(FAILED)))
+}
+
 /// Prints text, ended by one line feed if there is any text.
-fn print(text: &str) -> ExitCode {
+fn print(text: &str) -> Outcome {
     let mut output = io::stdout().lock();
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let written = output.write_all(text.as_bytes()).and_then(|()| output.write_all(end.as_bytes()));
     match written.and_then(|()| output.flush()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("cannot write the output: {error}")),
+        // Or the reader has seen enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(fail(format!("cannot write the output: {error}"))),
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Prints a problem.
-fn print_problem(text: &str) {
-    log::print(text);
+/// An error in the command line.
+fn misuse(text: impl ToString) -> Failure {
+    Failure { code: MISUSE, text: text.to_string() }
 }
 
-/// Prints an error in the command line, and returns the exit code for it.
-fn misuse(text: &str) -> ExitCode {
-    print_problem(text);
-    ExitCode::from(MISUSE)
-}
-
-/// Prints a problem; the exit code that goes with it.
-fn fail(text: &str) -> ExitCode {
-    print_problem(text);
-    ExitCode::from(FAILED)
+/// A request that failed.
+fn fail(text: impl ToString) -> Failure {
+    Failure { code: FAILED, text: text.to_string() }
 }

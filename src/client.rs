@@ -1,4 +1,5 @@
-//! The DNS client: one question to one server, over UDP and TCP, for polls, probes, `discover` and the demo.
+//! The DNS client: one question to one server, over UDP and TCP, for polls, probes, `discover` and the demo. A server as
+//! it is described here is told of changes, too (`notify`).
 //!
 //! The library asks, but for two things that it does not do; for these there are sockets of our own ([`exchange_udp`],
 //! [`exchange_tcp`]). A server with a key gets questions that our TSIG has signed: the library signs over UDP only, in a
@@ -31,14 +32,22 @@ use wire::name::{self, Name, NameBuf};
 use wire::serial::Serial;
 use wire::tsig::{self, Chain, Key, TsigError};
 
-/// A server that is asked, and as whom.
+/// A server that is asked or told of changes, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     pub address: SocketAddr,
-    /// Local address that questions and transfers come from; CNS knows its secondaries by it.
+    /// Local address that questions, transfers and announcements come from; CNS knows its secondaries by it.
     pub source: Option<IpAddr>,
     /// Signs what we ask and checks what comes back.
     pub key: Option<Arc<Key>>,
+}
+
+impl Server {
+    /// The local address that it sees datagrams come from; where none is configured, any of its family.
+    pub fn local(&self) -> IpAddr {
+        let any = || if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        self.source.unwrap_or_else(any)
+    }
 }
 
 impl From<SocketAddr> for Server {
@@ -191,10 +200,8 @@ async fn in_time(
 /// ends the attempt: whoever forges one only makes us ask over TCP, where what is wrong is said.
 pub async fn exchange_udp(server: &Server, mut message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
     let chain = sign(server, &mut message);
-    let any = if server.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let local = SocketAddr::new(server.source.unwrap_or(any), 0);
     let received = async {
-        let socket = UdpSocket::bind(local).await?;
+        let socket = UdpSocket::bind((server.local(), 0)).await?;
         socket.connect(server.address).await?;
         socket.send(&message).await?;
         let mut response = vec![0; usize::from(u16::MAX)];
@@ -279,15 +286,6 @@ pub fn soa_of(response: &Message, zone: &Name) -> Option<(DNSClass, Serial)> {
         RData::SOA(soa) if record.name == zone => Some((record.dns_class, Serial(soa.serial))),
         _ => None,
     })
-}
-
-/// The address in a record.
-pub fn address_of(data: &RData) -> Option<IpAddr> {
-    match data {
-        RData::A(address) => Some(IpAddr::V4(address.0)),
-        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
-        _ => None,
-    }
 }
 
 /// A response code by its name, such as REFUSED.

@@ -30,6 +30,7 @@ mod probe;
 mod regions;
 pub mod schema;
 mod secondaries;
+mod sections;
 mod server;
 mod static_zones;
 mod transfer;
@@ -54,9 +55,9 @@ use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::transfer::ZonePlan;
 use crate::zone::HistoryLimits;
-use apex::Surroundings;
 use keys::Keys;
 use secondaries::Secondaries;
+use sections::Sections;
 use settings::error::Source;
 use settings::read::Reader;
 use settings::{read_text, tree};
@@ -211,7 +212,7 @@ impl Config {
     }
 
     /// Goes through all three steps.
-    fn build(path: &Path, text: &str, check_files: bool) -> Result<Config, ConfigErrors> {
+    fn build(path: &Path, text: &str, touch_disk: bool) -> Result<Config, ConfigErrors> {
         // Editors put a byte order mark in front that neither format counts as text (RFC 8259 section 8.1).
         let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(text));
         let (tree, errors) = tree::parse(&source);
@@ -222,35 +223,35 @@ impl Config {
         };
         let server = server::read_sections(&mut reader, &root);
         let transfer = transfer::read_transfer(&mut reader, &root);
-        let keys = Keys::read(&mut reader, &root, server.tsig_legacy, check_files);
-        let mut out = Secondaries::read(&mut reader, &root, &keys);
-        let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };
-        let found = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
+        let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
+        let secondaries = Secondaries::read(&mut reader, &root, &keys);
+        let server_name = &server.name;
+        let mut sections = Sections { server_name, transfer: &transfer, keys: &keys, secondaries, touch_disk };
+        let found = zones::read_zones(&mut reader, &root, &mut sections);
         let zones::ZonesSection { mut zones, united, trees, services, declared: mut zones_at } = found;
         let mut regions = Vec::new();
         for (zone, entry) in &united {
-            let read = united::read_united(&mut reader, (zone, entry), &transfer, &server.name, &keys, &mut out);
-            if let Some((members, region)) = read {
+            if let Some((members, region)) = united::read_united(&mut reader, zone, entry, &mut sections) {
                 zones.extend(members);
                 regions.push(region);
             }
         }
         let united_at = united.iter().filter_map(|(zone, _)| zones_at.remove_entry(zone)).collect();
-        let (own, regions_at) =
-            regions::read_regions(&mut reader, &root, (&zones_at, &united_at), &server.name, &mut out);
+        let (own, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &united_at, &mut sections);
         regions.extend(own);
         let drains = drains::read_drains(&mut reader, &root, &regions);
         let transferred = zones.iter().filter(|plan| !plan.is_member()).map(|plan| plan.zone.clone());
         let from_trees = trees.iter().map(|plan| plan.zone().clone());
         let probed = transferred.chain(from_trees).chain(services.iter().map(|plan| plan.zone.clone())).collect();
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);
-        let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
-        let Secondaries { outgoing, targets, history, answers, .. } = out;
+        let mut secondaries = sections.secondaries;
+        let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
+        let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
         if server.client_subnet_from.is_empty() {
             answers.expect_subnets(&mut reader);
         }
         let (keys, secret_files) = keys.finish(&mut reader);
-        if check_files {
+        if touch_disk {
             for (key, path, at) in &server.files {
                 if let Err(error) = fs::File::open(path) {
                     let path = path.display();

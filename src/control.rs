@@ -22,7 +22,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -95,13 +95,7 @@ pub enum Request {
     /// The versions of all zones, or of one, or the changes of a name in the zone that has it or in another.
     History { name: Option<String>, zone: Option<String>, limit: Option<usize> },
     /// Take a region back to the contents of an earlier version, or tell what that would do.
-    Rollback {
-        zone: String,
-        to: u32,
-        reason: Option<String>,
-        #[serde(default)]
-        preview: bool,
-    },
+    Rollback(RollbackOrder),
     /// Let a region follow its members again, or tell what that would do.
     Release {
         zone: String,
@@ -115,24 +109,49 @@ pub enum Request {
         rtype: Option<String>,
     },
     /// Take a member, or names of it, out of regions, or tell what that would do.
-    Drain {
-        member: String,
-        region: Option<String>,
-        names: Option<String>,
-        /// Duration of the drain; without it, the drain has no end.
-        milliseconds: Option<u64>,
-        reason: Option<String>,
-        #[serde(default)]
-        force: bool,
-        #[serde(default)]
-        preview: bool,
-    },
+    Drain(DrainOrder),
     /// End drains that were ordered.
-    Undrain { member: String, region: Option<String>, names: Option<String> },
+    Undrain(TargetText),
     /// Announce all zones, or one, to their secondaries now.
     Notify { zone: Option<String> },
     /// End the server.
     Stop,
+}
+
+/// An order to take a region back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RollbackOrder {
+    pub zone: String,
+    pub to: u32,
+    pub reason: Option<String>,
+    /// True to show the effect without changing anything.
+    #[serde(default)]
+    pub preview: bool,
+}
+
+/// An order to drain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainOrder {
+    #[serde(flatten)]
+    pub target: TargetText,
+    /// Duration of the drain; without it, the drain lasts until it is ended.
+    pub milliseconds: Option<u64>,
+    pub reason: Option<String>,
+    /// True if a region may be left empty.
+    #[serde(default)]
+    pub force: bool,
+    /// True to show the effect without draining anything.
+    #[serde(default)]
+    pub preview: bool,
+}
+
+/// A target of drains as operators write it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetText {
+    /// A member in full or by its first labels.
+    pub member: String,
+    pub region: Option<String>,
+    pub names: Option<String>,
 }
 
 /// Reply to a request.
@@ -348,7 +367,7 @@ async fn serve(
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let line = tokio::select! {
-        line = timeout(patience, read_line(reader, MAX_REQUEST_BYTES)) => line??,
+        line = timeout(patience, read_line(BufReader::new(reader), MAX_REQUEST_BYTES)) => line??,
         _ = stop.wait_for(|end| *end != End::NotYet) => return Ok(()),
         _ = &mut displaced => return Ok(()),
     };
@@ -393,9 +412,9 @@ async fn ask(commands: &mpsc::Sender<Command>, request: Request) -> Reply {
 }
 
 /// Reads up to a line feed, which is not returned; `None` if there is none within the limit.
-async fn read_line(reader: impl AsyncRead + Unpin, limit: u64) -> io::Result<Option<Vec<u8>>> {
+async fn read_line(reader: impl AsyncBufRead + Unpin, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    BufReader::new(reader).take(limit).read_until(b'\n', &mut line).await?;
+    reader.take(limit).read_until(b'\n', &mut line).await?;
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
@@ -430,11 +449,11 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Dump { .. }
         | Request::Diff { .. }
         | Request::History { .. }
-        | Request::Rollback { .. }
+        | Request::Rollback(_)
         | Request::Release { .. }
         | Request::Lookup { .. }
-        | Request::Drain { .. }
-        | Request::Undrain { .. }
+        | Request::Drain(_)
+        | Request::Undrain(_)
         | Request::Notify { .. }
         | Request::Stop => Duration::from_secs(60),
     }
@@ -454,13 +473,8 @@ pub async fn call(path: &Path, request: &Request) -> Result<Reply, CallError> {
     let mut line = serde_json::to_vec(request).expect("a request is representable in JSON");
     line.push(b'\n');
     stream.write_all(&line).await.map_err(failed)?;
-    let mut head = Vec::new();
-    let mut limited = (&mut stream).take(MAX_HEAD_BYTES);
-    let reading = limited.read_until(b'\n', &mut head);
-    timeout(patience_with(request), reading).await.map_err(|_| silent())?.map_err(failed)?;
-    if head.last() != Some(&b'\n') {
-        return Err(CallError::Lost);
-    }
+    let head = timeout(patience_with(request), read_line(&mut stream, MAX_HEAD_BYTES)).await;
+    let head = head.map_err(|_| silent())?.map_err(failed)?.ok_or(CallError::Lost)?;
     let head: Head = serde_json::from_slice(&head).map_err(CallError::Malformed)?;
     let mut text = Vec::new();
     (&mut stream).take(head.text_bytes).read_to_end(&mut text).await.map_err(failed)?;

@@ -24,6 +24,7 @@ mod restore;
 mod rollback;
 pub mod sources;
 mod threads;
+mod ways;
 
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
@@ -50,7 +51,6 @@ use audit::start_schedule;
 use descriptors::Descriptors;
 use disk::DiskWork;
 use listeners::Listeners;
-use orders::Orders;
 use plan::{announcers, publish_plan};
 use probe::Probe;
 use reload::Reloads;
@@ -63,6 +63,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, mpsc};
+use ways::Ways;
 
 /// Error: the server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -79,23 +80,16 @@ pub enum RunError {
 
 /// A running server.
 pub struct Daemon {
-    view: view::Handle,
-    orders: Orders,
-    roots: Arc<Roots>,
-    listeners: Arc<Mutex<Listeners>>,
+    ways: Ways,
     schedule: Schedule,
     control: ControlServer,
     commands: mpsc::Receiver<control::Command>,
-    command_sender: mpsc::Sender<control::Command>,
     log: Option<LogHandle>,
     manager: Arc<Manager>,
     hangup: Option<Signal>,
-    notify: Arc<Reception>,
     reloads: Reloads,
     disk: DiskWork,
     probe: Probe,
-    /// Progress of first loads on the terminal, if there is one.
-    loading: Option<Arc<Loading>>,
 }
 
 /// Longest time that the end of the process waits for threads that wait for something else, such as this machine's
@@ -107,13 +101,13 @@ pub fn run(config: Config) -> ExitCode {
     let bars = Bars::on_errors();
     reap_orphans();
     // The log has a thread of its own.
-    let threads = threads::reserve(&config).map_err(|error| RunError::Start(error.to_string()));
+    let threads = threads::reserve(&config).map_err(start_failed);
     let result = threads.and_then(|threads| {
         let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
-        let log = log.map_err(|error| RunError::Start(error.to_string()))?;
+        let log = log.map_err(start_failed)?;
         log::tell_panics();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-        let runtime = runtime.map_err(|error| RunError::Start(error.to_string()))?;
+        let runtime = runtime.map_err(start_failed)?;
         let served = runtime.block_on(serve(config, log, bars.clone()));
         // Queries are answered meanwhile.
         runtime.shutdown_timeout(END_PATIENCE);
@@ -131,7 +125,7 @@ pub fn run(config: Config) -> ExitCode {
 /// Starts a server and serves until the end, which may come before the start is complete. What comes back still
 /// answers.
 async fn serve(config: Config, log: LogHandle, bars: Option<Bars>) -> Result<Vec<UdpListener>, RunError> {
-    let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
+    let end = end_signal().map_err(start_failed)?;
     tokio::pin!(end);
     let started = tokio::select! {
         biased;
@@ -206,7 +200,7 @@ impl Daemon {
         let handover = (manager.clone(), inherited);
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
-        let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone()));
+        let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone(), notify::Timers::default()));
         let mut probe = Probe::new(publisher.clone(), metrics.clone());
         let view = view::Handle {
             config: Arc::new(ArcSwap::new(config.clone())),
@@ -228,14 +222,14 @@ impl Daemon {
         let launch = async move {
             let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;
             let socket = socket?;
-            let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
+            let schedule = start_schedule(&config, &sources).await.map_err(start_failed)?;
             let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
             plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
             notifier.set_targets(config.targets.clone());
             listeners.adopt(&config, bound).map_err(start_failed)?;
             let addresses = listeners.addresses();
-            let (command_sender, commands) = mpsc::channel(64);
-            let control = socket.start(command_sender.clone()).map_err(start_failed)?;
+            let (sender, commands) = mpsc::channel(64);
+            let control = socket.start(sender.clone()).map_err(start_failed)?;
             metrics.config_loaded.set(unix_seconds(SystemTime::now()));
             metrics.config_is_current.set(1);
             tokio::spawn(sources.clone().obey(announced));
@@ -244,24 +238,10 @@ impl Daemon {
             probe.follow(&config, resolvers);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
             tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, ?addresses, "started");
-            Ok(Daemon {
-                orders: Orders { view: view.clone(), keeper, turn: Arc::default() },
-                view,
-                roots,
-                listeners: Arc::new(Mutex::new(listeners)),
-                schedule,
-                control,
-                commands,
-                command_sender,
-                log,
-                manager,
-                hangup,
-                notify,
-                reloads: Reloads::default(),
-                disk,
-                probe,
-                loading,
-            })
+            let (listeners, turn) = (Arc::new(Mutex::new(listeners)), Arc::default());
+            let ways = Ways { view, keeper, listeners, roots, notify, commands: sender, loading, turn };
+            let reloads = Reloads::default();
+            Ok(Daemon { ways, schedule, control, commands, log, manager, hangup, reloads, disk, probe })
         };
         let launched: Result<Daemon, RunError> = launch.await;
         match &launched {
@@ -274,12 +254,12 @@ impl Daemon {
 
     /// The published root, for readers in this process.
     pub fn publisher(&self) -> &Arc<Publisher> {
-        &self.view.publisher
+        &self.ways.view.publisher
     }
 
     /// Returns the number of zones and regions served, as the service manager shows it.
     fn summary(&self) -> String {
-        let config = self.view.config.load();
+        let config = self.ways.view.config.load();
         let (zones, regions) = (config.source_zones().count(), config.regions.len());
         format!("zones: {zones}, regions: {regions}, serving")
     }
@@ -312,7 +292,7 @@ impl Daemon {
                     Request::Stop => break Some(command.reply),
                     Request::Reload { refused: None } => self.reload(Some(command.reply)),
                     Request::Reload { refused: Some(problems) } => drop(command.reply.send(self.not_reloaded(problems))),
-                    request => self.orders.answer(request, command.reply),
+                    request => self.ways.answer(request, command.reply),
                 },
             }
         };
@@ -324,11 +304,11 @@ impl Daemon {
         }
         self.end_reloads().await;
         self.schedule.stop();
-        self.view.sources.lock().clear();
-        let udp = self.listeners.lock().await.end_streams().await;
+        self.ways.view.sources.lock().clear();
+        let udp = self.ways.listeners.lock().await.end_streams().await;
         // Connections are answered a little longer; none is worth more than that.
         let all_closed = async {
-            while self.view.metrics.tcp_connections.get() > 0 {
+            while self.ways.view.metrics.tcp_connections.get() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
@@ -336,7 +316,7 @@ impl Daemon {
         tracing::info!("stopped");
         self.control.end_with_process().await;
         // With the keeper goes what is still to be written.
-        self.orders.keeper.end().await;
+        self.ways.keeper.end().await;
         udp
     }
 }

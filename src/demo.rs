@@ -135,7 +135,7 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
     if was_stopped {
         view.print("The server was stopped.").map_err(output)?;
     }
-    let ledger = stage.ledger();
+    let ledger = &stage.ledger;
     view.print(&format!("\n{}", ledger.summary().join("\n"))).map_err(output)?;
     if ledger.is_clean() {
         return Ok(true);
@@ -143,7 +143,7 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
     folder.keep();
     drop(view);
     eprintln!("The region did not follow every change:");
-    ledger.faults().iter().for_each(|fault| eprintln!("  {fault}"));
+    ledger.faults.iter().for_each(|fault| eprintln!("  {fault}"));
     eprintln!("{}", describe_log(&folder));
     Ok(false)
 }

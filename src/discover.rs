@@ -17,8 +17,8 @@ pub mod unicast;
 use std::io;
 use std::net::IpAddr;
 use wire::dnssd::endpoint::TextError;
-use wire::dnssd::{Endpoint, Host};
-use wire::name::{self, Name};
+use wire::dnssd::{self, Endpoint, Host, OPENSTACK, ServiceType};
+use wire::name::{self, Name, NameError};
 
 /// The domain of the local link.
 pub const LOCAL: &[u8] = b"\x05local\x00";
@@ -76,6 +76,11 @@ struct Record {
     port: u16,
     /// The TXT record's RDATA.
     text: Vec<u8>,
+}
+
+/// The name of a service in a domain.
+fn instance(kind: &ServiceType, domain: &Name) -> Result<Name, NameError> {
+    dnssd::below(domain, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]])
 }
 
 /// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782

@@ -29,9 +29,9 @@ use crate::log;
 use crate::metadata;
 use crate::systemd::Manager;
 use child::Child;
-use find::{Finding, FoundConfiguration, Origin, Told, Wanted};
+use find::{Finding, FoundConfiguration, Origin, Told};
 use keep::Keep;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, geteuid, getpid, kill_process};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -109,11 +109,7 @@ pub enum BootError {
 pub fn run(mut plan: Plan) -> Result<BootOutcome, BootError> {
     plan.host = plan.host.or_else(|| metadata::find(Path::new("/")));
     if plan.only_network {
-        if let Some(host) = &plan.host {
-            let wanted = Wanted { network: true, login: false };
-            let told = find::ask_host(host, None, wanted, plan.patience);
-            host::set_network(&plan, told.network).iter().for_each(|problem| say(&format!("network: {problem}")));
-        }
+        host::ask(&plan).network_problems.iter().for_each(|problem| say(&format!("network: {problem}")));
         return Ok(BootOutcome::Ended(ExitCode::SUCCESS));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BootError::Start)?;
@@ -221,7 +217,7 @@ impl Boot {
     fn new(plan: Plan) -> Result<Boot, BootError> {
         let failed = |error| BootError::Folder { path: plan.folder.clone(), error };
         let keep = Keep::open(&plan.folder).map_err(failed)?;
-        let group = child::is_root().then_some(plan.user);
+        let group = geteuid().is_root().then_some(plan.user);
         let requests = keep.listen(group).and_then(UnixListener::from_std).map_err(failed)?;
         let listen = |kind| signal(kind).map_err(BootError::Start);
         Ok(Boot {
@@ -262,7 +258,7 @@ impl Boot {
             return Ok(BootOutcome::Ended(self.follow(&found, None).await?));
         }
         self.socket = socket_of(&found.path);
-        if !child::is_root() && self.plan.host.is_none() {
+        if !geteuid().is_root() && self.plan.host.is_none() {
             // What the environment says is all there is to go by.
             self.end_trial(Keep::accept);
             return Ok(BootOutcome::Serve(found.path));
@@ -274,8 +270,8 @@ impl Boot {
 
     /// Starts a server of our own.
     fn start_server(&self, configuration: &Path) -> Result<Child, BootError> {
-        let user = (child::is_root() && self.plan.user != 0).then_some(self.plan.user);
-        Child::start(&child::server_arguments(configuration), user).map_err(BootError::Server)
+        let user = (geteuid().is_root() && self.plan.user != 0).then_some(self.plan.user);
+        Child::start(configuration, user).map_err(BootError::Server)
     }
 
     /// Begins the trial of a new configuration, if there is an earlier one to go back to.
@@ -328,7 +324,7 @@ impl Boot {
         let mut waiting: Option<UnixStream> = None;
         loop {
             let told = tokio::select! {
-                told = host::ask(self.plan.clone()) => told,
+                told = ask(self.plan.clone()) => told,
                 _ = self.terminate.recv() => return None,
                 _ = self.interrupt.recv() => return None,
             };
@@ -369,14 +365,12 @@ impl Boot {
             return;
         }
         let (file, key) = (self.plan.file.display(), &self.plan.key);
-        let mut text = "there is no configuration yet; waiting for one. Set one of these:\n".to_owned();
-        text.push_str(&format!("  the file {file}\n"));
-        text.push_str(&format!(
-            "  Triton metadata: triton instance metadata set INSTANCE {key}=\"$(cat config.toml)\"\n"
+        let found: String = reasons.iter().map(|reason| format!("\n  {reason}")).collect();
+        say(&format!(
+            "there is no configuration yet; waiting for one. Set one of these:\n  the file {file}\n  \
+             Triton metadata: triton instance metadata set INSTANCE {key}=\"$(cat config.toml)\"\n  \
+             the environment variable AGGREGATOR_CONFIG, for the next start\nWhat was found:{found}"
         ));
-        text.push_str("  the environment variable AGGREGATOR_CONFIG, for the next start\nWhat was found:\n");
-        reasons.iter().for_each(|reason| text.push_str(&format!("  {reason}\n")));
-        say(text.trim_end());
         self.manager.status("waiting for a configuration; the log says what to set");
         self.said = reasons;
     }
@@ -458,7 +452,7 @@ impl Boot {
             return Look::default();
         }
         let told = tokio::select! {
-            told = host::ask(self.plan.clone()) => told,
+            told = ask(self.plan.clone()) => told,
             _ = self.children.recv(), if child.is_some() => {
                 self.raise(Signal::CHILD);
                 return Look::note("the server has ended meanwhile");
@@ -615,6 +609,11 @@ impl Boot {
             () = tokio::time::sleep(pause) => Event::Due,
         }
     }
+}
+
+/// Asks the host in a thread of its own.
+async fn ask(plan: Arc<Plan>) -> Told {
+    tokio::task::spawn_blocking(move || host::ask(&plan)).await.unwrap_or_default()
 }
 
 /// Returns the identity of the server that listens at a socket.

@@ -11,8 +11,8 @@
 //! Parts: `plan` what to keep, `answers` what answers have of large sets, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
 //! `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
 //! `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
-//! have of them, `catalog` the list of all, `gauges` what is shown to Prometheus,
-//! `status` and `view` to operators, both out of the `snapshot`.
+//! have of them, `catalog` the list of all, `snapshot` what all of it is at one moment, of which `gauges` shows to
+//! Prometheus and `status` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -32,14 +32,13 @@ mod snapshot;
 mod sources;
 mod status;
 mod steps;
-mod view;
 
-pub use conflicts::ZoneConflict;
+pub use conflicts::{RegionConflicts, ZoneConflict};
 pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
-pub use snapshot::{Snapshot, Snapshots};
+pub use snapshot::{RegionSnapshot, Snapshot, Snapshots};
+pub use sources::{Contact, SourceZone};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, ZoneStatus};
-pub use view::{MemberView, RegionView, View};
 
 use crate::acl::Prefix;
 use crate::budget::{Budget, Kept};
@@ -47,14 +46,13 @@ use crate::merge::{AnswersPlan, Drain, DrainTarget, Pin, Region, Selected, Touch
 use crate::metrics::Metrics;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::source::{News, Update};
-use crate::state::{RegionState, Store};
+use crate::state::{Facts, NewFacts, RegionState, Store};
 use crate::zone::{History, HistoryLimits, Zone, share_of_total};
 use catalog::KeptCatalog;
 use drains::Drains;
 use fingerprint::NO_PLAN;
 use pins::Pins;
 use regions::{Heard, KeptRegion};
-use sources::SourceZone;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -66,7 +64,7 @@ use wire::tsig::Keyring;
 
 /// Time for which a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
-/// Longest time that a zone is held back at its first load: clients wait for it, and it comes but once.
+/// Longest time that a zone waits at its first load: clients wait for it, and it comes but once.
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// Interval at which states and gauges are updated when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -96,8 +94,8 @@ pub enum Command {
     Release(Name, oneshot::Sender<Result<Pin, PinError>>),
     /// Serials that other servers have of regions, and when the last of them was heard.
     Heard(HashMap<Name, Vec<Serial>>, Instant),
-    /// Asks for an answer once everything is published that came before, held updates included.
-    Settle(oneshot::Sender<()>),
+    /// Asks for an answer once everything is published that came before, waiting updates included.
+    Barrier(oneshot::Sender<()>),
 }
 
 /// The keeper's own data.
@@ -153,14 +151,14 @@ pub struct KeeperHandle {
 
 impl KeeperHandle {
     /// All that the keeper knows; for an order, with everything that it was told before.
-    pub async fn look(&self, is_for_order: bool) -> View {
+    pub async fn look(&self, is_for_order: bool) -> Arc<Snapshot> {
         if is_for_order {
             let (sender, done) = oneshot::channel();
             // A keeper that has gone changes nothing any more.
-            _ = self.commands.send(Command::Settle(sender)).await;
+            _ = self.commands.send(Command::Barrier(sender)).await;
             _ = done.await;
         }
-        self.snapshots.load().view(Instant::now())
+        self.snapshots.load_full()
     }
 
     /// Lets the keeper go and waits until it has ended, and with it what it has to write; not for long, should others
@@ -216,9 +214,8 @@ impl Drop for Keeper {
 impl Keeper {
     /// A keeper of nothing yet.
     fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Keeper {
-        let saved = store.as_ref().map(|store| store.regions()).unwrap_or_default();
-        let drains = Drains::new(store.as_ref().map(|store| store.drains()).unwrap_or_default());
-        let pins = Pins::new(store.as_ref().map(|store| store.pins()).unwrap_or_default());
+        let Facts { states: saved, drains, pins, .. } =
+            store.as_ref().map(|store| store.facts.clone()).unwrap_or_default();
         let budget: Arc<Budget> = Arc::default();
         if let Some(store) = &store {
             budget.set_buffers(store.buffers());
@@ -242,8 +239,8 @@ impl Keeper {
             sources: HashMap::new(),
             regions: HashMap::new(),
             catalog: None,
-            drains,
-            pins,
+            drains: Drains::new(drains),
+            pins: Pins::new(pins),
             seen_serials: saved.clone(),
             saved_serials: saved,
             retired: VecDeque::new(),
@@ -258,9 +255,9 @@ impl Keeper {
         let mut waiting = Vec::new();
         loop {
             let mut commanded = Vec::new();
-            let pause = match self.held_for(&waiting) {
+            let pause = match self.pause_for(&waiting) {
                 _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
-                held => held,
+                pause => pause,
             };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
@@ -276,7 +273,7 @@ impl Keeper {
             while let Ok(command) = commands.try_recv() {
                 commanded.push(command);
             }
-            if !waiting.is_empty() && commanded.is_empty() && self.held_for(&waiting) > Duration::ZERO {
+            if !waiting.is_empty() && commanded.is_empty() && self.pause_for(&waiting) > Duration::ZERO {
                 continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
@@ -284,9 +281,8 @@ impl Keeper {
         }
     }
 
-    /// Returns the time for which these updates are held back, so that one publication has all that come close
-    /// together.
-    fn held_for(&self, waiting: &[Update]) -> Duration {
+    /// Returns the time for which these updates wait, so that one publication has all that come close together.
+    fn pause_for(&self, waiting: &[Update]) -> Duration {
         let is_first = |update: &Update| {
             let source = self.sources.get(&update.zone);
             source.is_some_and(|source| source.zone.is_none()) && matches!(update.news, News::Load { .. })
@@ -297,7 +293,7 @@ impl Keeper {
 
     /// Cuts histories to what all may have together, and tells the budget what that is, beside what nobody transfers.
     fn share_memory(&mut self) {
-        let pinned = self.regions.values().filter_map(KeptRegion::pinned_octets).sum();
+        let pinned = self.regions.values().filter_map(|kept| Some(kept.pinned.as_ref()?.zone.octets())).sum();
         let catalog = self.catalog.as_ref().map_or(0, |kept| kept.zone.octets());
         self.budget.set_kept(Kept { pinned, catalog });
         let room = usize::try_from(self.budget.room_for_histories()).unwrap_or(usize::MAX);
@@ -337,7 +333,7 @@ impl Keeper {
         let started = Instant::now();
         let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
-        let (mut ordered, mut pinned, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ordered, mut pinned, mut barriers) = (Vec::new(), Vec::new(), Vec::new());
         let is_shown = !commands.is_empty()
             || self.sources.len() <= FEW_ZONES
             || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK);
@@ -354,7 +350,7 @@ impl Keeper {
                 }
                 Command::Pin(order, done) => pinned.push((self.pin(*order), done)),
                 Command::Heard(heard, at) => self.hear(heard, at),
-                Command::Settle(done) => settled.push(done),
+                Command::Barrier(done) => barriers.push(done),
                 Command::Release(region, done) => pinned.push((self.release(&region), done)),
             }
         }
@@ -362,10 +358,10 @@ impl Keeper {
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
         self.drains.end(SystemTime::now());
-        let is_ordered = self.drains.are_unsaved() || self.pins.are_unsaved();
+        let is_ordered = self.drains.unsaved || self.pins.unsaved;
         let mut changed = !touched.is_empty() || !plans.is_empty() || is_ordered;
         changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
-        changed |= self.settle_regions(started);
+        changed |= self.update_states(started);
         changed |= self.budget.has_too_much_history();
         let mut is_kept = false;
         if changed {
@@ -381,7 +377,7 @@ impl Keeper {
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
-        settled.into_iter().for_each(|done| _ = done.send(()));
+        barriers.into_iter().for_each(|done| _ = done.send(()));
         if is_shown {
             self.snapshots.load().show(&self.metrics, &self.budget.usage(), started);
             self.shown = Some(started);
@@ -452,7 +448,7 @@ impl Keeper {
                     }
                     let mut new = KeptRegion::new(region, now);
                     new.past = plan.past.remove(&origin).unwrap_or_default();
-                    new.heard = plan.heard.remove(&origin).map(Heard::before_service);
+                    new.heard = plan.heard.remove(&origin).map(|serials| Heard { serials, at: None });
                     self.restore_pin(&mut new, &mut plan.restored);
                     changes.added.push(origin.clone());
                     self.merge_anew(&mut new, now);
@@ -481,7 +477,7 @@ impl Keeper {
         }
         changes.removed = old_sources.into_keys().chain(old_regions.into_keys()).collect();
         changes.removed.sort_by(Name::canonical_cmp);
-        changes.removed.iter().for_each(|zone| self.metrics.forget(&zone.to_string()));
+        self.metrics.forget(&changes.removed.iter().map(Name::to_string).collect(), |_, _, _| true);
         changes
     }
 
@@ -505,11 +501,13 @@ impl Keeper {
     fn save(&mut self) -> bool {
         let (drains, pins) = (self.drains.take_unsaved(), self.take_unsaved_pins());
         let Some(store) = &self.store else { return false };
-        if let Some(drains) = drains {
-            store.save_drains(drains);
+        let states = (self.saved_serials != self.seen_serials).then(|| self.seen_serials.clone());
+        if let Some(states) = &states {
+            self.saved_serials = states.clone();
         }
-        if let Some(pins) = pins {
-            store.save_pins(pins);
+        let facts = NewFacts { states, drains, pins, trees: None };
+        if facts != NewFacts::default() {
+            store.save(facts);
         }
         for (name, kept) in &mut self.regions {
             let newest = kept.history.iter().next_back();
@@ -520,10 +518,6 @@ impl Keeper {
                 kept.saved_step = newest.cloned();
                 store.save_past(name, kept.history.clone());
             }
-        }
-        if self.saved_serials != self.seen_serials {
-            store.save_regions(self.seen_serials.clone());
-            self.saved_serials = self.seen_serials.clone();
         }
         store.flush(FLUSH_PATIENCE)
     }

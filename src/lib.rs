@@ -19,7 +19,8 @@
 //! bars.
 //!
 //! **Limits.** [`accept`] paces listeners that cannot accept, [`acl`] says who may have what, by address and key,
-//! [`budget`] how much memory zones may take; [`restart`] runs a task again after a panic.
+//! [`budget`] how much memory zones may take; [`restart`] runs a task again after a panic. [`client`] asks other
+//! servers.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version,
 //! the loader and the patcher that turn transfers into one, differences of versions, and their history.
@@ -37,8 +38,7 @@
 //! request into a response, [`serve::prefetch`] has memory ready for it, [`serve::notify`] takes announcements,
 //! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and
 //! [`serve::refusals`] keeps floods of those who are turned away out of the log. No sockets. [`notify`] announces to
-//! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`client`] asks other
-//! servers.
+//! secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
 //! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,

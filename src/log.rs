@@ -74,7 +74,7 @@ pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle,
         false => Form::Plain,
     };
     let queue = match bars.cloned() {
-        Some(bars) => Queue::start(Between(bars), form),
+        Some(bars) => Queue::start(bars, form),
         None => Queue::start(io::stderr(), form),
     };
     let queue = queue.map_err(LogError::Thread)?;
@@ -116,19 +116,6 @@ pub fn tell_panics() {
         let trace = Backtrace::capture();
         print(&if trace.status() == BacktraceStatus::Captured { format!("{text}\n{trace}") } else { text });
     }));
-}
-
-/// Writes lines between bars, whole ones only.
-struct Between(Bars);
-
-impl Write for Between {
-    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        self.0.write_between(lines).map(|()| lines.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Starts logging into a file for the whole process, for people; standard error stays as it is.

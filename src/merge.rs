@@ -121,10 +121,10 @@ impl Region {
     }
 
     /// Merges all names; shares what did not change with the present version.
-    pub fn merge_all(&mut self, members: &Members) -> Outcome {
+    pub fn merge_all(&mut self, members: &Members, now: Instant) -> Outcome {
         self.forget_aliases();
         let before = std::mem::take(&mut self.conflicts);
-        let mut outcome = self.update(members, None);
+        let mut outcome = self.update(members, None, now);
         if let Outcome::New { conflicts, .. } = &mut outcome {
             let old = |place: &Place, conflict: &Conflict| before.get(place).is_some_and(|old| old.contains(conflict));
             conflicts.iter_mut().for_each(|(place, new)| new.retain(|conflict| !old(place, conflict)));
@@ -134,12 +134,12 @@ impl Region {
     }
 
     /// Merges the names that changed in members: pairs of a member's position and a name in its zone.
-    pub fn merge_changed(&mut self, members: &Members, changed: Vec<(usize, Name)>) -> Outcome {
-        self.update(members, Some(changed))
+    pub fn merge_changed(&mut self, members: &Members, changed: Vec<(usize, Name)>, now: Instant) -> Outcome {
+        self.update(members, Some(changed), now)
     }
 
-    /// Makes the next version out of the names to look at, or of all.
-    fn update(&mut self, members: &Members, changed: Option<Vec<(usize, Name)>>) -> Outcome {
+    /// Makes the next version out of the names to look at, or of all. `now` begins the pause of a serial that is half way.
+    fn update(&mut self, members: &Members, changed: Option<Vec<(usize, Name)>>, now: Instant) -> Outcome {
         if members.iter().all(Option::is_none) {
             self.zone = None;
             self.serial.emptied();
@@ -172,7 +172,7 @@ impl Region {
         let zone = editor.finish_beside(&beside).expect("the apex of a region has one SOA");
         self.servers_without_address = apex::servers_without_address(&zone);
         self.members_alone = apex::members_alone(&self.plan, members);
-        self.serial.made(serial, sum, basis, Instant::now() + serial::pause(&zone.soa));
+        self.serial.made(serial, sum, basis, now + serial::pause(&zone.soa));
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
     }
@@ -183,8 +183,7 @@ impl Region {
         members: &'m Members,
         name: &'r Name,
     ) -> impl Iterator<Item = (usize, &'r Name, Node<'m>)> {
-        let labels = name.as_wire().len() - self.plan.origin.as_wire().len();
-        let owner = Owner::new(&name.as_wire()[..labels]);
+        let owner = Owner::new(name.owner_in(&self.plan.origin));
         let pairs = members.iter().enumerate();
         pairs.filter_map(move |(index, zone)| Some((index, self.plan.origin_of(index), zone.as_ref()?.get_at(&owner)?)))
     }

@@ -128,7 +128,7 @@ impl Client {
             match line.receive(patience)? {
                 Some(text) if is_line(&text, "V2_OK") => break,
                 // A second complaint is about what we have sent to clear the line.
-                Some(text) if is_line(&text, "FAILURE") => return Err(MetadataError::OldHost(line.path().into())),
+                Some(text) if is_line(&text, "FAILURE") => return Err(MetadataError::OldHost(line.path.clone())),
                 Some(_) => {}
                 None => return Err(line.silent()),
             }

@@ -20,13 +20,14 @@ mod table;
 
 pub use outcome::NotifyOutcome;
 
+use crate::client::Server;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::restart::keep_running;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use table::Table;
@@ -35,23 +36,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use wire::name::Name;
 use wire::serial::Serial;
-use wire::tsig::Key;
 
 /// Time for which the task sleeps when it waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// A secondary that is told of changes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    pub address: SocketAddr,
-    /// Signs the announcements, and must have signed the replies (RFC 8945).
-    pub key: Option<Arc<Key>>,
-    /// The address to send from; the system's choice if there is none.
-    pub source: Option<IpAddr>,
-}
-
 /// Zones and the secondaries that are told of their changes.
-pub type Targets = HashMap<Name, Vec<Target>>;
+pub type Targets = HashMap<Name, Vec<Server>>;
 
 /// Times at which messages are sent.
 #[derive(Clone, Debug)]
@@ -104,12 +94,7 @@ impl Shared {
 }
 
 /// Begins to announce changes, to nobody yet. Must be called within a tokio runtime.
-pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Notifier {
-    start_with(publisher, metrics, Timers::default())
-}
-
-/// Begins as [`start`] does, with other timers.
-pub fn start_with(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
+pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
     let shared = Arc::new(Shared { table: Mutex::new(Table::new(timers, metrics)), bell: Notify::new() });
     let seen = shared.clone();
     let task = keep_running(

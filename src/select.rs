@@ -175,6 +175,7 @@ pub struct Window<'s> {
 }
 
 /// Way through the records of one tier.
+#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
 enum Walk<'s> {
     Circle(circle::Steps<'s>),
     Ring(Steps<'s>),

@@ -27,6 +27,8 @@
 
 mod builder;
 pub mod disk;
+mod entry;
+mod failures;
 pub mod frame;
 mod inbox;
 mod ledger;
@@ -39,15 +41,16 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use regions::{Facts, NewFacts};
+
 use crate::budget::Buffers;
-use crate::merge::{Drain, Pin};
 use crate::metrics::Metrics;
 use crate::zone::{Delta, History, HistoryStep, Zone};
 use builder::temporary_path;
 use disk::Disk;
 use inbox::{FilesAtStart, Inbox};
 use ledger::journal_path;
-use regions::{RegionFile, Regions};
+use regions::RegionFile;
 use replay::{Fault, Replayed};
 use snapshot::SnapshotError;
 use std::collections::HashMap;
@@ -137,13 +140,13 @@ struct Shared {
     disk: Disk,
     inbox: Inbox,
     metrics: Arc<Metrics>,
-    status: Mutex<StateStatus>,
-    trouble: Mutex<Trouble>,
+    health: Mutex<Health>,
 }
 
-/// Trouble with the disk.
-#[derive(Default)]
-struct Trouble {
+/// Health of the store.
+struct Health {
+    /// It as operators see it.
+    status: StateStatus,
     /// Error with which the disk refuses something.
     refusal: Option<String>,
     /// True while the disk does not answer at all.
@@ -151,9 +154,9 @@ struct Trouble {
 }
 
 impl Shared {
-    /// The status; what it holds is valid between any two statements.
-    fn status(&self) -> MutexGuard<'_, StateStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The health; what it holds is valid between any two statements.
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a failure.
@@ -161,28 +164,23 @@ impl Shared {
         self.metrics.state_errors.with_label_values(&[operation]).inc();
     }
 
-    /// Trouble with the disk; what it holds is valid between any two statements.
-    fn trouble(&self) -> MutexGuard<'_, Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets what the disk refuses; nothing, if nothing is.
     fn set_refusal(&self, refusal: Option<String>) {
-        let mut trouble = self.trouble();
-        trouble.refusal = refusal;
-        self.show(&trouble);
+        let mut health = self.health();
+        health.refusal = refusal;
+        self.show(&mut health);
     }
 
     /// Looks whether the disk answers. It is told when that changes.
     fn check_silence(&self) {
-        let mut trouble = self.trouble();
+        let mut health = self.health();
         // Asked while nobody else can tell: the last to ask is right.
         let is_silent = self.inbox.is_silent();
-        if is_silent == trouble.is_silent {
+        if is_silent == health.is_silent {
             return;
         }
-        trouble.is_silent = is_silent;
-        self.show(&trouble);
+        health.is_silent = is_silent;
+        self.show(&mut health);
         let folder = self.disk.root().display();
         if is_silent {
             self.count("flush");
@@ -195,14 +193,12 @@ impl Shared {
     }
 
     /// Shows what is wrong.
-    fn show(&self, trouble: &Trouble) {
+    fn show(&self, Health { status, refusal, is_silent }: &mut Health) {
         let folder = self.disk.root().display();
-        let silence = trouble.is_silent.then(|| format!("{folder}: the disk does not answer"));
-        let error = silence.or_else(|| trouble.refusal.clone());
-        self.metrics.state_healthy.set(i64::from(error.is_none()));
-        let mut status = self.status();
-        status.healthy = error.is_none();
-        status.error = error;
+        let silence = is_silent.then(|| format!("{folder}: the disk does not answer"));
+        status.error = silence.or_else(|| refusal.clone());
+        status.healthy = status.error.is_none();
+        self.metrics.state_healthy.set(status.healthy.into());
     }
 }
 
@@ -211,12 +207,11 @@ impl Shared {
 /// The state on disk. Dropping it writes what waits, as [`Store::close`] does.
 pub struct Store {
     shared: Arc<Shared>,
-    regions: HashMap<Name, RegionState>,
-    drains: Vec<Drain>,
-    pins: Vec<Pin>,
-    trees: HashMap<Name, TreeState>,
-    /// True if the folder could be written when it was opened.
-    was_writable: bool,
+    /// What was kept of regions and trees before this process.
+    pub facts: Facts,
+    /// True if the folder could be written when it was opened: if not, what was read may be older than what was served
+    /// last.
+    pub was_writable: bool,
     /// Times at which each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
     closed: Once,
@@ -234,17 +229,11 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     let was_writable = problem.is_none();
     let status =
         StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
-    let shared = Arc::new(Shared {
-        disk,
-        inbox: Inbox::default(),
-        metrics,
-        status: Mutex::new(status),
-        trouble: Mutex::default(),
-    });
+    let health = Mutex::new(Health { status, refusal: None, is_silent: false });
+    let shared = Arc::new(Shared { disk, inbox: Inbox::default(), metrics, health });
     shared.set_refusal(None);
     let file = read_regions(&shared);
-    let (regions, drains, pins) = (file.states().clone(), file.drains().to_vec(), file.pins().to_vec());
-    let trees = file.trees().clone();
+    let facts = file.facts.clone();
     let (jobs, waiting) = mpsc::channel();
     let mut writer = Writer::new(shared.clone(), jobs, file);
     if let Some(problem) = problem {
@@ -253,7 +242,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
-    Ok(Store { shared, regions, drains, pins, trees, was_writable, times: Mutex::default(), closed: Once::new() })
+    Ok(Store { shared, facts, was_writable, times: Mutex::default(), closed: Once::new() })
 }
 
 /// Starts a thread. Should it end by a defect, nobody waits for it.
@@ -379,8 +368,8 @@ impl Store {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let is_stale = name.starts_with("journal.") && name != "journal.broken" && path != journal;
-            if is_stale || path == temporary_path(folder) {
+            let is_left_over = name.starts_with("journal.") && name != "journal.broken" && path != journal;
+            if is_left_over || path == temporary_path(folder) {
                 // What cannot be removed does no harm but takes room.
                 let _ = self.shared.disk.remove(&path);
             }
@@ -390,27 +379,6 @@ impl Store {
     /// The count of what waits for the disk.
     pub fn buffers(&self) -> Buffers {
         self.shared.inbox.buffers().clone()
-    }
-
-    /// Returns true if the folder could be written when it was opened: if not, what was read may be older than what was
-    /// served last.
-    pub fn was_writable(&self) -> bool {
-        self.was_writable
-    }
-
-    /// States with which regions were last published before this process.
-    pub fn regions(&self) -> HashMap<Name, RegionState> {
-        self.regions.clone()
-    }
-
-    /// Drains that were in force before this process.
-    pub fn drains(&self) -> Vec<Drain> {
-        self.drains.clone()
-    }
-
-    /// Pins that were in force before this process.
-    pub fn pins(&self) -> Vec<Pin> {
-        self.pins.clone()
     }
 
     /// Reads the history of a region up to its last version; for a start, before any history is handed over.
@@ -445,29 +413,9 @@ impl Store {
         }
     }
 
-    /// Takes what all regions are published with.
-    pub fn save_regions(&self, regions: HashMap<Name, RegionState>) {
-        self.shared.inbox.regions(Regions { states: Some(regions), ..Regions::default() });
-    }
-
-    /// Takes all that is taken out of regions.
-    pub fn save_drains(&self, drains: Vec<Drain>) {
-        self.shared.inbox.regions(Regions { drains: Some(drains), ..Regions::default() });
-    }
-
-    /// Takes all regions that are pinned.
-    pub fn save_pins(&self, pins: Vec<Pin>) {
-        self.shared.inbox.regions(Regions { pins: Some(pins), ..Regions::default() });
-    }
-
-    /// The trees that zones were last made of, before this process.
-    pub fn trees(&self) -> HashMap<Name, TreeState> {
-        self.trees.clone()
-    }
-
-    /// Takes what trees zones are made of.
-    pub fn save_trees(&self, trees: HashMap<Name, TreeState>) {
-        self.shared.inbox.regions(Regions { trees: Some(trees), ..Regions::default() });
+    /// Takes what is to be kept of regions and trees.
+    pub fn save(&self, facts: NewFacts) {
+        self.shared.inbox.regions(facts);
     }
 
     /// Takes a region's history, to which one step has come since the last time, or which is another one.
@@ -478,7 +426,7 @@ impl Store {
 
     /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or
     /// takes too long.
-    pub fn settle(&self) -> bool {
+    pub fn flush_all(&self) -> bool {
         self.shared.inbox.flush_all(CLOSING)
     }
 
@@ -507,7 +455,7 @@ impl Store {
 
     /// Status of the store, as operators see it.
     pub fn status(&self) -> StateStatus {
-        self.shared.status().clone()
+        self.shared.health().status.clone()
     }
 
     /// The times of confirmations; valid between any two statements.

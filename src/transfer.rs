@@ -11,7 +11,7 @@
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,
 //! `connection` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
-//! `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial,
+//! `doubt`, `question`, `inquiry` and `recourse` which removals to believe, `twin` what else happened under one serial,
 //! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what
 //! a transfer comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and
 //! `status` what operators see, `error` what goes wrong.
@@ -24,6 +24,7 @@ pub mod connection;
 pub mod doubt;
 pub mod error;
 pub mod guard;
+mod inquiry;
 mod ixfr;
 pub mod message;
 mod pace;
@@ -36,7 +37,6 @@ pub mod reader;
 mod recourse;
 mod refresh;
 mod serial_regression;
-mod settle;
 pub mod silence;
 pub mod status;
 pub mod timers;
@@ -65,7 +65,7 @@ pub struct Common {
     /// Queues in front of the primaries.
     pub turns: Arc<Turns>,
     /// Assumptions about primaries that announce nothing.
-    pub silences: Silences,
+    pub silences: Arc<Silences>,
 }
 
 impl Common {

@@ -16,6 +16,7 @@ mod apex;
 mod apply;
 mod aside;
 mod builder;
+mod byte_reader;
 mod canonical;
 mod delta;
 mod doubt;
@@ -42,12 +43,13 @@ mod unite;
 pub use apex::{SoaFields, apex_rrsets};
 pub use aside::{Aside, AsideRecord};
 pub use builder::Builder;
+pub use byte_reader::ByteReader;
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use doubt::{Mixed, Removal, Vetoes};
 pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
 pub use image::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT};
-pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
+pub use loader::{Anomalies, Loaded, Loader};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
@@ -62,16 +64,6 @@ use wire::serial::Serial;
 
 /// The RRsets of one owner name, sorted by type.
 pub type RRsets = Arc<[Arc<RRset>]>;
-
-/// The RRset of a type in a sorted list.
-pub fn get(rrsets: &[Arc<RRset>], rtype: u16) -> Option<&Arc<RRset>> {
-    rrsets.iter().find(|rrset| rrset.rtype == rtype)
-}
-
-/// Number of records in a list of RRsets.
-pub fn record_count(rrsets: &[Arc<RRset>]) -> u64 {
-    rrsets.iter().map(|rrset| u64::from(rrset.count)).sum()
-}
 
 //--- Soa ---
 
@@ -88,15 +80,13 @@ pub struct Soa {
 impl Soa {
     /// Reads the numbers at the end of uncompressed SOA RDATA.
     pub fn from_rdata(rdata: &[u8]) -> Option<Soa> {
-        let numbers = rdata.len().checked_sub(20).map(|start| &rdata[start..])?;
-        let number =
-            |index: usize| numbers[4 * index..4 * index + 4].iter().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+        let mut numbers = ByteReader(&rdata[rdata.len().checked_sub(20)?..]);
         Some(Soa {
-            serial: Serial(number(0)),
-            refresh: number(1),
-            retry: number(2),
-            expire: number(3),
-            minimum: number(4),
+            serial: Serial(numbers.u32()?),
+            refresh: numbers.u32()?,
+            retry: numbers.u32()?,
+            expire: numbers.u32()?,
+            minimum: numbers.u32()?,
         })
     }
 

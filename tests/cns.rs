@@ -136,8 +136,8 @@ async fn differences_from_below_our_serial_are_not_used() {
 async fn the_removal_of_one_copy_removes_no_record() {
     let mut stand = Stand::start(1, 4, NO_AUDIT).await;
     // The watch sees whether the SRV record is ever missing.
-    let found = stand.sites[0].datacenter.instances().iter().find(|instance| instance.addresses().len() == 2);
-    let alias = found.expect("an instance with two addresses").alias().to_owned();
+    let found = stand.sites[0].datacenter.instances().iter().find(|instance| instance.addresses.len() == 2);
+    let alias = found.expect("an instance with two addresses").alias.clone();
     assert!(stand.sites[0].datacenter.set_dual_stack(&alias, false, SystemTime::now()));
     stand.sites[0].publish();
     stand.settle();
@@ -152,8 +152,8 @@ async fn the_removal_of_one_copy_removes_no_record() {
 async fn a_database_that_is_lost_behind_differences_costs_no_record() {
     let mut stand = Stand::start(1, 16, NO_AUDIT).await;
     let site = &mut stand.sites[0];
-    let found = site.datacenter.instances().iter().find(|instance| instance.addresses().len() == 2);
-    let alias = found.expect("an instance with two addresses").alias().to_owned();
+    let found = site.datacenter.instances().iter().find(|instance| instance.addresses.len() == 2);
+    let alias = found.expect("an instance with two addresses").alias.clone();
     assert!(site.datacenter.set_dual_stack(&alias, false, SystemTime::now()));
     let steps = site.primary.tally().steps;
     site.primary.set_away(true);

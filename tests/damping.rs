@@ -36,7 +36,7 @@ async fn services_lose_their_addresses_slowly() {
     let all = wait_until("the region is there", PATIENCE, || Some(count(REGION)).filter(|count| *count >= 3));
 
     let web: Vec<String> =
-        site.instances().iter().filter(|one| one.service() == "web").map(|one| one.alias().to_owned()).collect();
+        site.instances().iter().filter(|one| one.service() == "web").map(|one| one.alias.clone()).collect();
     web.iter().for_each(|alias| assert!(site.set_up(alias, false, SystemTime::now())));
     primary.publish(site.zone());
     let begun = Instant::now();

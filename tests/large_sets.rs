@@ -140,7 +140,7 @@ fn fault(records: &[Record], owner: &Dname, rtype: u16, set: &HashSet<Vec<u8>>) 
 async fn resolvers_resolve_every_name_of_a_region() {
     let world = World::start(&format!("[aggregations.\"{REGION}\"]\nMEMBERS"), &[REGION]).await;
     let [region, datacenter] = [REGION, DATACENTERS[0]].map(Dname::parse);
-    let resolvers = Resolver::start_all(&world.folder, &[&region, &datacenter], world.daemon.address());
+    let resolvers = PackagedResolver::start_all(&world.folder, &[&region, &datacenter], world.daemon.address());
     let mut faults = Vec::new();
     for ((size, rtype), set) in sets() {
         let owner = Dname::parse(&service(size, REGION));

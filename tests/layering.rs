@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
-    &["accept", "acl", "budget", "budget/*", "log", "log/*"],
+    &["accept", "acl", "budget", "budget/*", "client", "log", "log/*"],
     &["zone", "zone/*"],
     &["select", "select/*"],
     &[
@@ -28,7 +28,6 @@ const LAYERS: [&[&str]; 15] = [
     ],
     &["merge", "merge/*"],
     &[
-        "client",
         "source",
         "source/requests",
         "source/shell",
@@ -50,6 +49,7 @@ const LAYERS: [&[&str]; 15] = [
         "serve",
         "serve/places",
         "serve/places/*",
+        "serve/listener",
         "serve/udp",
         "serve/udp/*",
         "serve/stream",

@@ -92,7 +92,7 @@ fn describe_family(family: &Family) -> String {
 #[test]
 fn every_family_is_in_the_reference() {
     let metrics = Metrics::new();
-    let mut families = metrics.families().to_vec();
+    let mut families = metrics.families();
     families.sort_by(|one, other| one.name.cmp(&other.name));
     let lines: String = families.iter().map(describe_family).collect();
     hold("metrics.md", &format!("{METRICS}\n| family | kind | labels | meaning |\n|---|---|---|---|\n{lines}"));
@@ -105,7 +105,7 @@ fn a_scrape_shows_nothing_that_is_not_in_the_list() {
     let page = metrics.render();
     for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').unwrap();
-        let family = metrics.families().iter().find(|family| family.name == name);
+        let family = metrics.families().into_iter().find(|family| family.name == name);
         assert_eq!(family.map(|family| family.kind), Some(kind), "{name}");
     }
     assert!(page.contains("aggregator_started_timestamp_seconds "), "{page}");

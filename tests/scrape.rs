@@ -3,7 +3,8 @@
 mod harness;
 
 use aggregator::metrics::{Metrics, Transport};
-use aggregator::serve::http::HttpListener;
+use aggregator::serve::http;
+use aggregator::serve::listener::Listener;
 use harness::*;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -51,8 +52,8 @@ fn fill(metrics: &Metrics) {
 async fn promtool_finds_no_fault() {
     let metrics = Arc::new(Metrics::new());
     fill(&metrics);
-    let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    listener.start(metrics, || Ok(()), None).unwrap();
+    let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    http::start(&mut listener, metrics, || Ok(()), None).unwrap();
     let mut stream = TcpStream::connect(listener.address()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut response = String::new();

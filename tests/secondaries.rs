@@ -3,8 +3,9 @@
 mod harness;
 
 use aggregator::catalog::{self, CatalogPlan};
+use aggregator::client::Server;
 use aggregator::metrics::Metrics;
-use aggregator::notify::{Notifier, Target, Targets, Timers, start_with};
+use aggregator::notify::{self, Notifier, Targets, Timers};
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::zone::{Loader, Soa};
 use harness::*;
@@ -51,8 +52,8 @@ impl Announcer {
     fn new(zones: &[&str], secondaries: &[Secondary], key: Option<Arc<Key>>) -> Announcer {
         let publisher = Arc::new(Publisher::default());
         let timers = Timers { first: Duration::from_millis(500), ..Timers::default() };
-        let notifier = start_with(publisher.clone(), Arc::new(Metrics::new()), timers);
-        let target = |secondary: &Secondary| Target { address: secondary.address(), key: key.clone(), source: None };
+        let notifier = notify::start(publisher.clone(), Arc::new(Metrics::new()), timers);
+        let target = |secondary: &Secondary| Server { address: secondary.address(), key: key.clone(), source: None };
         let targets: Targets =
             zones.iter().map(|zone| (name(zone), secondaries.iter().map(target).collect())).collect();
         notifier.set_targets(targets);

@@ -4,7 +4,7 @@
 
 use aggregator::metrics::Metrics;
 use aggregator::state::replay::{Fault, replay};
-use aggregator::state::{self, RegionState, Store};
+use aggregator::state::{self, NewFacts, RegionState, Store};
 use aggregator::zone::{Delta, Loader, Soa, Zone};
 use std::collections::HashMap;
 use std::fs;
@@ -52,10 +52,13 @@ fn append(store: &Store, version: &mut Arc<Zone>) {
 }
 
 fn save(store: &Store, last: u32) {
-    store.save_regions(HashMap::from([(
-        Name::parse("w").unwrap(),
-        RegionState { drift: 0, last: Serial(last), fingerprint: 0 },
-    )]));
+    store.save(NewFacts {
+        states: Some(HashMap::from([(
+            Name::parse("w").unwrap(),
+            RegionState { drift: 0, last: Serial(last), fingerprint: 0 },
+        )])),
+        ..NewFacts::default()
+    });
 }
 
 /// Bytes of snapshot and journal.
@@ -119,5 +122,5 @@ fn a_full_disk_stops_nothing_and_is_made_up_for() {
     let store = state::open(folder.path(), Arc::default()).unwrap();
     let restored = store.load(&version.origin).unwrap();
     assert_eq!((&restored.zone, restored.history.len()), (&version, 1));
-    assert_eq!(store.regions().values().next().unwrap().last, Serial(199));
+    assert_eq!(store.facts.states.values().next().unwrap().last, Serial(199));
 }

@@ -2,10 +2,11 @@
 
 use aggregator::metrics::Metrics;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
+use aggregator::serve::listener::Listener;
 use aggregator::serve::notify::Reception;
 use aggregator::serve::respond::Responder;
-use aggregator::serve::stream::{StreamContext, StreamListener};
-use aggregator::serve::tls::{TlsError, TlsIdentity, TlsListener};
+use aggregator::serve::stream::{self, StreamContext};
+use aggregator::serve::tls::{self, Shown, TlsError, TlsIdentity};
 use aggregator::serve::{ListenPlan, TlsPlan};
 use aggregator::zone::Loader;
 use std::fs;
@@ -71,8 +72,9 @@ struct Fixture {
     folder: TempDir,
     plan: TlsPlan,
     metrics: Arc<Metrics>,
-    tls: TlsListener,
-    tcp: StreamListener,
+    tls: Listener,
+    shown: Arc<Shown>,
+    tcp: Listener,
 }
 
 impl Fixture {
@@ -94,11 +96,12 @@ impl Fixture {
         let (notify, _) = Reception::new(metrics.clone());
         let responder = Responder::new(notify, metrics.clone(), || 0);
         let context = StreamContext::new(&listen, publisher, responder, metrics.clone());
-        let mut tls = TlsListener::bind(any).unwrap();
-        tls.start(&TlsIdentity::load(&plan).unwrap(), &context).unwrap();
-        let mut tcp = StreamListener::bind(any).unwrap();
-        tcp.start(&context).unwrap();
-        Fixture { folder, plan, metrics, tls, tcp }
+        let (mut tls, shown) = (Listener::bind(any).unwrap(), Arc::<Shown>::default());
+        shown.set(&TlsIdentity::load(&plan).unwrap());
+        tls::start(&mut tls, &shown, &context).unwrap();
+        let mut tcp = Listener::bind(any).unwrap();
+        stream::start(&mut tcp, &context, None).unwrap();
+        Fixture { folder, plan, metrics, tls, shown, tcp }
     }
 
     /// Returns true if a client that trusts only this certificate gets an answer.
@@ -181,7 +184,7 @@ async fn the_certificate_changes_without_a_new_listener() {
     let other = certify(fixture.folder.path(), "two.test");
     assert!(fixture.trusts(&fixture.plan, "one.test"));
     assert!(!fixture.trusts(&fixture.plan, "two.test") && !fixture.trusts(&other, "two.test"));
-    fixture.tls.set_identity(&TlsIdentity::load(&other).unwrap());
+    fixture.shown.set(&TlsIdentity::load(&other).unwrap());
     assert!(fixture.trusts(&other, "two.test") && !fixture.trusts(&fixture.plan, "one.test"));
 }
 

@@ -12,7 +12,7 @@ use aggregator::zone::{Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const OWNERS: [&str; 8] = ["a", "b", "a.b", "*.b", "c.a.b", "i._x._tcp", "sub", "w.sub"];
 
@@ -86,9 +86,9 @@ fuzz_target!(|input: &[u8]| {
         }
         let (zone, touched) = load(origins[member], serial as u32, &records[member], members[member].as_deref());
         members[member] = Some(Arc::new(zone));
-        region.merge_changed(&members, touched.into_iter().map(|name| (member, name)).collect());
+        region.merge_changed(&members, touched.into_iter().map(|name| (member, name)).collect(), Instant::now());
         let mut fresh = Region::new(plan.clone());
-        fresh.merge_all(&members);
+        fresh.merge_all(&members, Instant::now());
         let (zone, expected) = (region.zone.as_deref().expect("a member"), fresh.zone.as_deref().expect("a member"));
         assert_eq!(text(zone), text(expected));
         assert_eq!(region.conflicts, fresh.conflicts);

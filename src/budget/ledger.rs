@@ -174,6 +174,40 @@ struct Leaving {
     version: Weak<dyn Any + Send + Sync>,
 }
 
+/// The sums of all accounts.
+#[derive(Debug, Default)]
+struct Sums {
+    /// Σ max(steady, floor), Σ max(use, floor), and Σ use.
+    steady: u64,
+    used: u64,
+    filled: u64,
+    /// Number of zones that claim as much.
+    claims: BTreeMap<u64, usize>,
+}
+
+impl Sums {
+    /// Counts an account.
+    fn add(&mut self, account: &Account, floor: u64) {
+        self.steady = self.steady.saturating_add(account.steady().max(floor));
+        self.used = self.used.saturating_add(account.used().max(floor));
+        self.filled = self.filled.saturating_add(account.used());
+        *self.claims.entry(account.steady()).or_default() += 1;
+    }
+
+    /// Counts an account no more.
+    fn remove(&mut self, account: &Account, floor: u64) {
+        self.steady -= account.steady().max(floor);
+        self.used -= account.used().max(floor);
+        self.filled -= account.used();
+        if let Some(count) = self.claims.get_mut(&account.steady()) {
+            *count -= 1;
+            if *count == 0 {
+                self.claims.remove(&account.steady());
+            }
+        }
+    }
+}
+
 /// The books.
 #[derive(Debug)]
 pub struct Ledger {
@@ -185,12 +219,7 @@ pub struct Ledger {
     /// Octets of histories that a transfer asks for.
     wanted: u64,
     zones: HashMap<Name, Account>,
-    /// Σ max(steady, floor), Σ max(use, floor), and Σ use.
-    steady: u64,
-    used: u64,
-    filled: u64,
-    /// Number of zones that claim as much.
-    claims: BTreeMap<u64, usize>,
+    sums: Sums,
     transfers: HashMap<u64, Transfer>,
     /// Replacements that wait for their turn.
     line: VecDeque<u64>,
@@ -208,10 +237,7 @@ impl Default for Ledger {
             buffers: Buffers::default(),
             wanted: 0,
             zones: HashMap::new(),
-            steady: 0,
-            used: 0,
-            filled: 0,
-            claims: BTreeMap::new(),
+            sums: Sums::default(),
             transfers: HashMap::new(),
             line: VecDeque::new(),
             leaving: Vec::new(),
@@ -236,14 +262,8 @@ impl Ledger {
         }
         self.budget = budget;
         self.floor = budget / (2 * self.zones.len().max(1) as u64);
-        (self.steady, self.used, self.filled) = (0, 0, 0);
-        self.claims.clear();
-        for account in self.zones.values() {
-            self.steady = self.steady.saturating_add(account.steady().max(self.floor));
-            self.used = self.used.saturating_add(account.used().max(self.floor));
-            self.filled = self.filled.saturating_add(account.used());
-            *self.claims.entry(account.steady()).or_default() += 1;
-        }
+        self.sums = Sums::default();
+        self.zones.values().for_each(|account| self.sums.add(account, self.floor));
     }
 
     /// Notes what a zone's published version takes, wherever it came from.
@@ -307,7 +327,7 @@ impl Ledger {
         let used = account.used().saturating_add(octets);
         let is_first = || {
             let more = used.max(self.floor) - account.used().max(self.floor);
-            let fits = self.used.saturating_add(self.kept.octets()).saturating_add(more) <= self.budget;
+            let fits = self.sums.used.saturating_add(self.kept.octets()).saturating_add(more) <= self.budget;
             let is_within = |account: &Account| account.replacements == 0 || account.used() <= self.floor;
             place == 0 && (fits || self.zones.values().all(is_within))
         };
@@ -348,18 +368,12 @@ impl Ledger {
             return Verdict::Wait;
         }
         self.grant(id, granted);
-        let excess = Excess { octets: after.steady(), share: self.floor, budget: self.budget };
         match self.furthest_over(id, after.steady()) {
-            Some(other) => {
-                let other_zone = &self.zones[&self.transfers[&other].zone];
-                let excess = Excess { octets: other_zone.steady(), ..excess };
-                self.transfers.entry(other).and_modify(|transfer| transfer.refused = Some(excess));
+            Some((steady, other)) => {
+                self.refuse(other, steady);
                 Verdict::Wait
             }
-            None => {
-                self.transfers.entry(id).and_modify(|transfer| transfer.refused = Some(excess));
-                Verdict::Refused(excess)
-            }
+            None => Verdict::Refused(self.refuse(id, after.steady())),
         }
     }
 
@@ -378,7 +392,7 @@ impl Ledger {
         Err(self.refuse(id, octets))
     }
 
-    /// Refuses a transfer that has asked for so much, because others did not give way in time.
+    /// Refuses a transfer with which its zone would take so much.
     fn refuse(&mut self, id: u64, octets: u64) -> Excess {
         let excess = Excess { octets, share: self.floor, budget: self.budget };
         self.transfers.entry(id).and_modify(|transfer| transfer.refused = Some(excess));
@@ -433,8 +447,8 @@ impl Ledger {
 
     /// Returns true if what is granted is within the budget, as far as zones and transfers go.
     fn fits(&self) -> bool {
-        let largest = self.claims.last_key_value().map_or(0, |(claim, _)| *claim);
-        let most = self.steady.saturating_add(largest.max(self.floor)).max(self.used);
+        let largest = self.sums.claims.last_key_value().map_or(0, |(claim, _)| *claim);
+        let most = self.sums.steady.saturating_add(largest.max(self.floor)).max(self.sums.used);
         most.saturating_add(self.kept.octets()) <= self.budget
     }
 
@@ -450,13 +464,13 @@ impl Ledger {
         if self.histories > 0 && all > self.budget {
             self.wanted = self.wanted.max(octets.saturating_mul(2));
         }
-        all > self.budget && all > self.filled.saturating_add(self.kept.octets())
+        all > self.budget && all > self.sums.filled.saturating_add(self.kept.octets())
     }
 
     /// Octets of everything.
     fn all(&self) -> u64 {
         let parts = [self.kept.octets(), self.leaving_octets(), self.buffers.octets(), self.histories];
-        parts.into_iter().fold(self.filled, u64::saturating_add)
+        parts.into_iter().fold(self.sums.filled, u64::saturating_add)
     }
 
     /// Octets of replaced versions.
@@ -469,15 +483,16 @@ impl Ledger {
         self.leaving.retain(|leaving| leaving.version.strong_count() > 0);
     }
 
-    /// The transfer that makes its zone grow furthest over its share, if it is further than this claim.
-    fn furthest_over(&self, except: u64, claim: u64) -> Option<u64> {
+    /// The transfer that makes its zone grow furthest over its share, and what the zone takes then, if that is more than
+    /// this claim.
+    fn furthest_over(&self, except: u64, claim: u64) -> Option<(u64, u64)> {
         let grows = |(id, transfer): (&u64, &Transfer)| {
             let account = self.zones.get(&transfer.zone)?;
             let is_growth = transfer.octets > 0 && account.steady() > account.published().max(self.floor);
             let counts = *id != except && is_growth && account.steady() > claim;
             counts.then_some((account.steady(), *id))
         };
-        self.transfers.iter().filter_map(grows).max().map(|(_, id)| id)
+        self.transfers.iter().filter_map(grows).max()
     }
 
     /// Sets what a transfer has.
@@ -494,19 +509,9 @@ impl Ledger {
     /// Changes an account, and the sums with it.
     fn change(&mut self, zone: &Name, change: impl FnOnce(&mut Account)) {
         let Some(account) = self.zones.get_mut(zone) else { return };
-        let (old_steady, old_used) = (account.steady(), account.used());
+        self.sums.remove(account, self.floor);
         change(account);
-        let (steady, used) = (account.steady(), account.used());
-        self.steady = (self.steady - old_steady.max(self.floor)).saturating_add(steady.max(self.floor));
-        self.used = (self.used - old_used.max(self.floor)).saturating_add(used.max(self.floor));
-        self.filled = (self.filled - old_used).saturating_add(used);
-        if let Some(count) = self.claims.get_mut(&old_steady) {
-            *count -= 1;
-            if *count == 0 {
-                self.claims.remove(&old_steady);
-            }
-        }
-        *self.claims.entry(steady).or_default() += 1;
+        self.sums.add(account, self.floor);
     }
 }
 

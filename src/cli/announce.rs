@@ -1,7 +1,7 @@
 //! `aggregator announce`: announces the configured services on the local link until it is ended.
 
-use crate::cli::{fail, misuse};
-use crate::config::Config;
+use crate::cli::{Outcome, block_on, misuse};
+use crate::config::{Config, LogFormat};
 use crate::daemon::end_signal;
 use crate::discover::announce;
 use crate::log;
@@ -22,34 +22,17 @@ pub struct AnnounceOptions {
 }
 
 /// Announces until it is ended.
-pub fn run(path: &Path, options: &AnnounceOptions) -> ExitCode {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(errors) => return fail(&errors.to_string()),
-    };
+pub fn run(path: &Path, options: &AnnounceOptions) -> Outcome {
+    let config = Config::load(path)?;
     let is_meant = |zone: &Name| options.zone.as_ref().is_none_or(|only| only == zone);
     let zones = config.services.iter().filter(|plan| is_meant(&plan.zone));
-    let announcements = match announce::plan(zones) {
-        Ok(announcements) if announcements.is_empty() => {
-            return misuse("there is nothing to announce; write services as [[zones.\"ZONE\".openstack]]");
-        }
-        Ok(announcements) => announcements,
-        Err(error) => return fail(&error.to_string()),
-    };
-    if let Err(error) = log::start(&config.log.level, config.log.format == crate::config::LogFormat::Json, None) {
-        return fail(&error.to_string());
+    let announcements = announce::plan(zones)?;
+    if announcements.is_empty() {
+        return Err(misuse("there is nothing to announce; write services as [[zones.\"ZONE\".openstack]]"));
     }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("cannot start: {error}")),
-    };
-    let result = runtime.block_on(async {
-        let end = end_signal().map_err(|error| error.to_string())?;
-        let announced = announce::announce(&announcements, &options.interface, end).await;
-        announced.map_err(|error| error.to_string())
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
+    log::start(&config.log.level, config.log.format == LogFormat::Json, None)?;
+    block_on(async {
+        announce::announce(&announcements, &options.interface, end_signal()?).await?;
+        Ok(ExitCode::SUCCESS)
+    })?
 }

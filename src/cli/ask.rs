@@ -3,13 +3,12 @@
 //! Without a terminal nobody can answer, so `--yes` is needed there; `--dry-run` ends after the preview.
 
 use super::paint::{self, Look};
-use super::{MISUSE, fail, print_problem, request_reply, show_reply};
+use super::{Outcome, call, fail, misuse, send, show_reply};
 use crate::control::Request;
 use crate::terminal::Stream;
 use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Options of verbs that show what they would change and ask before they do it.
 #[derive(Debug, Args)]
@@ -30,29 +29,23 @@ pub fn carry_out(
     json: bool,
     request: impl Fn(bool) -> Request,
     (verb, nothing): (&str, &str),
-) -> ExitCode {
+) -> Outcome {
     if !asking.yes {
         let question = request(true);
-        let preview = match request_reply(socket, &question) {
-            Ok(reply) => reply,
-            Err(code) => return code,
-        };
+        let preview = call(socket, &question)?;
         if asking.dry_run || !preview.ok {
             return show_reply(&question, preview, json);
         }
         if !io::stdin().is_terminal() || json {
             // What was found out is of use all the same.
             let _ = io::stderr().lock().write_all(preview.text.as_bytes());
-            print_problem(&format!("{nothing}: there is nobody to ask here; write --yes or --dry-run"));
-            return ExitCode::from(MISUSE);
+            return Err(misuse(format!("{nothing}: there is nobody to ask here; write --yes or --dry-run")));
         }
-        match confirm(&preview.text, verb) {
-            Ok(true) => {}
-            Ok(false) => return fail(nothing),
-            Err(error) => return fail(&format!("{nothing}: {error}")),
+        if !confirm(&preview.text, verb).map_err(|error| fail(format!("{nothing}: {error}")))? {
+            return Err(fail(nothing));
         }
     }
-    super::send(socket, &request(false), json)
+    send(socket, &request(false), json)
 }
 
 /// Shows a preview and asks; only a clear yes is one.

@@ -2,9 +2,10 @@
 //!
 //! Cost: that of the first start.
 
-use super::{DEFAULT_CONFIG, print_problem, read_duration};
+use super::{DEFAULT_CONFIG, read_duration};
 use crate::control::Reply;
 use crate::firstboot::{self, BootError, BootOutcome, DEFAULT_FOLDER, DEFAULT_KEY, DEFAULT_USER, Looked, Plan};
+use crate::log;
 use clap::Args;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -49,20 +50,9 @@ pub struct BootArguments {
 }
 
 /// Goes through a first start; `file` wins over all other places.
-pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<BootOutcome, BootError> {
-    firstboot::run(Plan {
-        file,
-        folder: arguments.folder.clone(),
-        host: arguments.host.clone(),
-        key: arguments.key.clone(),
-        poll: arguments.poll,
-        patience: arguments.patience,
-        network: arguments.network.clone(),
-        only_network: arguments.only_network,
-        login: arguments.login.clone(),
-        watch: arguments.watch,
-        user: arguments.user,
-    })
+pub fn start(arguments: BootArguments, file: PathBuf) -> Result<BootOutcome, BootError> {
+    let BootArguments { folder, host, key, poll, patience, network, only_network, login, watch, user } = arguments;
+    firstboot::run(Plan { file, folder, host, key, poll, patience, network, only_network, login, watch, user })
 }
 
 /// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows,
@@ -71,7 +61,7 @@ pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<BootOutcome, Bo
 pub fn look_at_metadata() -> Option<Reply> {
     match firstboot::request_look(&folder(), LOOKING)? {
         Looked::Refused(problems) => return Some(Reply::failure(problems)),
-        Looked::Noted(problems) if !problems.is_empty() => print_problem(&problems),
+        Looked::Noted(problems) if !problems.is_empty() => log::print(&problems),
         Looked::Noted(_) => {}
     }
     None

@@ -9,14 +9,13 @@
 //! Cost: O(file); opens one or two sockets for each address.
 
 use crate::cli::live::check_live;
-use crate::cli::{FAILED, fail, print, print_json};
+use crate::cli::{Outcome, fail, print, print_failed, print_json};
 use crate::config::{Config, ConfigErrors};
 use crate::control;
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
-use crate::serve::http::HttpListener;
-use crate::serve::stream::StreamListener;
-use crate::serve::tls::{TlsIdentity, TlsListener};
+use crate::serve::listener::Listener;
+use crate::serve::tls::TlsIdentity;
 use crate::serve::udp::UdpListener;
 use clap::Args;
 use rustix::fs::{Access, access};
@@ -24,7 +23,6 @@ use serde_json::json;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 use wire::name::Name;
 
 /// Advice for a control socket that cannot be made.
@@ -50,14 +48,11 @@ pub struct CheckOptions {
 }
 
 /// Checks a file and prints the plan or what is wrong.
-pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> ExitCode {
+pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> Outcome {
     let config = match Config::load(path) {
         Ok(config) => config,
-        Err(errors) if as_json => {
-            print_json(&json!({ "ok": false, "errors": describe_errors(&errors) }));
-            return ExitCode::from(FAILED);
-        }
-        Err(errors) => return fail(&errors.to_string()),
+        Err(errors) if as_json => return print_failed(&json!({ "ok": false, "errors": describe_errors(&errors) })),
+        Err(errors) => return Err(errors.into()),
     };
     if options.live {
         return check_live(&config, options.zone.as_ref(), as_json);
@@ -68,13 +63,13 @@ pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> ExitCode {
     if as_json {
         let errors: Vec<_> = errors.iter().map(|message| json!({ "message": message })).collect();
         let plan = config.plan_json();
-        let printed = print_json(&json!({
+        let found = json!({
             "ok": ok, "errors": errors, "warnings": warnings, "notes": notes, "descriptors": room, "plan": plan
-        }));
-        return if ok { printed } else { ExitCode::from(FAILED) };
+        });
+        return if ok { print_json(&found) } else { print_failed(&found) };
     }
     if !ok {
-        return fail(&errors.join("\n"));
+        return Err(fail(errors.join("\n")));
     }
     let told = |kind: &str, texts: &[String]| texts.iter().map(|text| format!("{kind}: {text}\n")).collect::<String>();
     let fits = if room.fits() { describe_room(room) + "\n" } else { String::new() };
@@ -105,19 +100,26 @@ fn examine(config: &Config) -> Findings {
             "the state folder {folder} cannot be written by this user; the server would go on and lose its zones at a restart"
         ));
     }
-    warn_of_room(Descriptors::allowed().room(config), &mut findings);
+    let room = Descriptors::allowed().room(config);
+    if !room.fits() {
+        // The service may have another limit.
+        findings.warnings.push(format!(
+            "{}, fewer than tcp_connections = {}; with this limit the server would serve no more than those: raise it \
+             (LimitNOFILE of the service, ulimit -n) or lower tcp_connections",
+            describe_room(room),
+            room.tcp_connections
+        ));
+    }
     let running = control::is_answering(&config.control.socket);
     let mut held = Vec::new();
     for error in bind_all(config) {
         if running && error.error.kind() == ErrorKind::AddrInUse {
             held.push(error.address.to_string());
-            continue;
-        }
-        if config.is_optional(error.address, &error.error) {
+        } else if config.is_optional(error.address, &error.error) {
             findings.notes.push(format!("{error}; the server goes on without this default address"));
-            continue;
+        } else {
+            findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
         }
-        findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
     }
     let socket = config.control.socket.display();
     let place = config.path.display();
@@ -133,19 +135,6 @@ fn examine(config: &Config) -> Findings {
         ));
     }
     findings
-}
-
-/// Warns where the limit on open files leaves room for fewer connections of clients than are asked for. The service may
-/// have another limit.
-fn warn_of_room(room: Room, findings: &mut Findings) {
-    if !room.fits() {
-        findings.warnings.push(format!(
-            "{}, fewer than tcp_connections = {}; with this limit the server would serve no more than those: raise it \
-             (LimitNOFILE of the service, ulimit -n) or lower tcp_connections",
-            describe_room(room),
-            room.tcp_connections
-        ));
-    }
 }
 
 /// Describes in words the number of client connections that the limit on open files allows.
@@ -175,25 +164,20 @@ fn is_writable(folder: &Path) -> bool {
 
 /// Binds everything that the plan listens on, and lets go of it; one error for each address that cannot be bound.
 fn bind_all(config: &Config) -> Vec<BindError> {
-    let mut udp = Vec::new();
-    let mut stream = Vec::new();
-    let mut tls = Vec::new();
-    let mut http = Vec::new();
-    let mut errors = Vec::new();
+    let (mut udp, mut tcp, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut report = |address: SocketAddr, result: std::io::Result<()>| {
         if let Err(error) = result {
             errors.push(BindError { address, error });
         }
     };
+    let mut listen = |address| Listener::bind(address).map(|listener| tcp.push(listener));
     for address in &config.listen.dns {
         let bound = UdpListener::bind(*address).map(|listener| udp.push(listener));
-        report(*address, bound.and_then(|()| StreamListener::bind(*address).map(|listener| stream.push(listener))));
+        report(*address, bound.and_then(|()| listen(*address)));
     }
-    for address in config.listen.tls.iter().flat_map(|plan| &plan.listen) {
-        report(*address, TlsListener::bind(*address).map(|listener| tls.push(listener)));
-    }
-    for address in &config.metrics.listen {
-        report(*address, HttpListener::bind(*address).map(|listener| http.push(listener)));
+    let tls = config.listen.tls.iter().flat_map(|plan| &plan.listen);
+    for address in tls.chain(&config.metrics.listen) {
+        report(*address, listen(*address));
     }
     errors
 }

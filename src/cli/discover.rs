@@ -2,12 +2,12 @@
 //!
 //! Prints the endpoints as URLs, one a line, in the order in which they are to be tried.
 
-use crate::cli::{NOT_FOUND, fail, misuse, print, print_json, print_problem};
+use crate::cli::{Failure, NOT_FOUND, Outcome, block_on, fail, misuse, print, print_json};
 use crate::discover::{DiscoverError, DiscoveredService, LOCAL, link, unicast};
+use crate::log;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
-use std::process::ExitCode;
 use std::time::Duration;
 use wire::dnssd::ServiceType;
 use wire::name::Name;
@@ -53,36 +53,26 @@ fn read_server(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Finds and prints.
-pub fn discover(verb: DiscoverVerb, json: bool) -> ExitCode {
+pub fn discover(verb: DiscoverVerb, json: bool) -> Outcome {
     let DiscoverVerb::Openstack(options) = verb;
     let on_link = options.domain.as_wire() == LOCAL;
     if on_link && options.server.is_some() {
-        return misuse("--server means nothing on the local link");
+        return Err(misuse("--server means nothing on the local link"));
     }
     if !on_link && !options.interface.is_empty() {
-        return misuse("--interface means something on the local link only; the domain of the link is local");
+        return Err(misuse("--interface means something on the local link only; the domain of the link is local"));
     }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("cannot start: {error}")),
-    };
-    let found = runtime.block_on(find(&options, on_link));
-    match found {
-        Ok(found) if json => print_json(&json!({
-            "type": options.kind,
-            "domain": options.domain,
-            "endpoints": found.iter().map(describe).collect::<Vec<_>>(),
-        })),
-        Ok(found) => {
-            let lines: Vec<String> = found.iter().map(|found| found.endpoint.to_string()).collect();
-            print(&lines.join("\n"))
-        }
-        Err(error) if error.is_missing() => {
-            print_problem(&error.to_string());
-            ExitCode::from(NOT_FOUND)
-        }
-        Err(error) => fail(&error.to_string()),
+    let found = block_on(find(&options, on_link))?;
+    let found = found.map_err(|error| match error.is_missing() {
+        true => Failure { code: NOT_FOUND, text: error.to_string() },
+        false => fail(error),
+    })?;
+    if json {
+        let endpoints: Vec<_> = found.iter().map(describe).collect();
+        return print_json(&json!({ "type": options.kind, "domain": options.domain, "endpoints": endpoints }));
     }
+    let lines: Vec<String> = found.iter().map(|found| found.endpoint.to_string()).collect();
+    print(&lines.join("\n"))
 }
 
 /// Asks the link or a resolver.
@@ -95,7 +85,7 @@ async fn find(options: &OpenstackOptions, on_link: bool) -> Result<Vec<Discovere
         None => unicast::system_servers()?,
     };
     let (found, lost) = unicast::discover(&options.kind, &options.domain, &servers, options.timeout).await?;
-    lost.iter().for_each(|error| print_problem(&format!("left out: {error}")));
+    lost.iter().for_each(|error| log::print(&format!("left out: {error}")));
     Ok(found)
 }
 

@@ -1,15 +1,14 @@
 //! `aggregator drain`: shows what would be lost, asks, then gives the order.
 
 use super::ask::{self, Asking};
-use super::read_duration;
-use crate::control::Request;
+use super::{Outcome, read_duration};
+use crate::control::{DrainOrder, Request, TargetText};
 use clap::Args;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Target of `drain` and `undrain`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Target {
     /// The datacenter: its zone, or the first labels of that
     #[arg(value_name = "DC")]
@@ -50,28 +49,30 @@ fn read_lasting(text: &str) -> Result<Duration, String> {
 impl DrainOptions {
     /// The order, or the question what it would do.
     fn request(&self, preview: bool) -> Request {
-        let Target { member, zone, name } = &self.target;
-        Request::Drain {
-            member: member.clone(),
-            region: zone.clone(),
-            names: name.clone(),
+        Request::Drain(DrainOrder {
+            target: self.target.clone().text(),
             milliseconds: self.lasts.map(|lasts| u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)),
             reason: self.reason.clone(),
             force: self.force,
             preview,
-        }
+        })
     }
 }
 
 impl Target {
     /// The order that ends drains.
     pub fn undrain(self) -> Request {
-        Request::Undrain { member: self.member, region: self.zone, names: self.name }
+        Request::Undrain(self.text())
+    }
+
+    /// The target as an order has it.
+    fn text(self) -> TargetText {
+        TargetText { member: self.member, region: self.zone, names: self.name }
     }
 }
 
 /// Drains after a preview.
-pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> ExitCode {
+pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> Outcome {
     let words = ("drain", "nothing is drained");
     ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), words)
 }

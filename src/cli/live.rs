@@ -6,13 +6,14 @@
 //! Cost: as the probe's, and up to [`PATIENCE`] where a server is behind.
 
 use crate::cli::paint::{Look, paint};
-use crate::cli::{FAILED, fail, print, print_json};
+use crate::cli::{FAILED, Outcome, block_on, fail, print, print_json};
 use crate::config::Config;
 use crate::discover::unicast::system_servers;
 use crate::merge::NsPolicy;
 use crate::probe::{Facts, Finding, Prober, Problem, Reply, ServerCheck, Target, ZoneCheck, classify};
 use crate::terminal::Stream;
-use crate::view::text::write_table;
+use crate::view::outward::newest;
+use crate::view::text::{or_dash, write_table};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -30,24 +31,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Checks the name servers of all zones, or of one, and prints the results; fails if there is any fault.
-pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCode {
+pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> Outcome {
     let zones: Vec<Name> =
         config.probe.zones.iter().filter(|zone| only.is_none_or(|only| only == *zone)).cloned().collect();
     if let Some(only) = only.filter(|_| zones.is_empty()) {
-        return fail(&format!("{only} is none of the zones and regions whose name servers are looked at"));
+        return Err(fail(format!("{only} is none of the zones and regions whose name servers are looked at")));
     }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("cannot start: {error}")),
-    };
-    let checks = runtime.block_on(look(config, zones));
+    let checks = block_on(look(config, zones))?;
     let is_well = checks.iter().all(|check| check.findings().next().is_none());
     let printed = if as_json {
         print_json(&json!({ "ok": is_well, "zones": checks }))
     } else {
         print(&paint(&table(&checks), Look::States, Stream::Output))
     };
-    if is_well { printed } else { ExitCode::from(FAILED) }
+    if is_well { printed } else { printed.and(Ok(ExitCode::from(FAILED))) }
 }
 
 /// Asks everything, and judges. All zones are looked at side by side; the prober sees to it that questions come one
@@ -55,10 +52,11 @@ pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCo
 async fn look(config: &Config, zones: Vec<Name>) -> Vec<ZoneCheck> {
     let prober = Prober::new(config.probe.clone(), system_servers().unwrap_or_default());
     let patience = config.probe.stale_after.map_or(PATIENCE, |allowance| allowance.min(PATIENCE));
-    let tasks: Vec<_> = zones
-        .into_iter()
-        .map(|zone| tokio::spawn(look_at(prober.clone(), Expected::of(config, &zone), zone, patience)))
-        .collect();
+    let start = |zone: Name| {
+        let expected = expected(config, &zone);
+        tokio::spawn(look_at(prober.clone(), zone, expected, patience))
+    };
+    let tasks: Vec<_> = zones.into_iter().map(start).collect();
     let mut checks = Vec::new();
     for task in tasks {
         checks.push(task.await.expect("a look neither panics nor is ended"));
@@ -67,8 +65,12 @@ async fn look(config: &Config, zones: Vec<Name>) -> Vec<ZoneCheck> {
 }
 
 /// Looks at one zone, and waits for those of its servers that are behind.
-async fn look_at(prober: Arc<Prober>, expected: Expected, zone: Name, patience: Duration) -> ZoneCheck {
-    let Expected { mut wanted, primaries } = expected;
+async fn look_at(
+    prober: Arc<Prober>,
+    zone: Name,
+    (mut wanted, primaries): (Option<Vec<Name>>, Vec<SocketAddr>),
+    patience: Duration,
+) -> ZoneCheck {
     let mut primary = None;
     for address in primaries {
         if let Reply::Authority { serial, ns } = prober.ask_server(address, &zone).await {
@@ -77,8 +79,7 @@ async fn look_at(prober: Arc<Prober>, expected: Expected, zone: Name, patience: 
         }
     }
     let mut facts = prober.examine(Target { zone, wanted, current: None, due: None }).await;
-    let newest = |newest: Serial, serial: Serial| if serial.newer_than(newest) { serial } else { newest };
-    facts.due = serials(&facts).chain(primary).reduce(newest);
+    facts.due = newest(serials(&facts).chain(primary));
     let Some(due) = facts.due else { return classify(&facts) };
     let start = Instant::now();
     while serials(&facts).any(|serial| due.newer_than(serial)) && start.elapsed() < patience {
@@ -100,30 +101,20 @@ fn serials(facts: &Facts) -> impl Iterator<Item = Serial> {
     })
 }
 
-/// Facts about a zone that are known without asking its name servers.
-struct Expected {
-    /// The NS names that the configuration gives it.
-    wanted: Option<Vec<Name>>,
-    /// Primaries to ask for the NS names if the configuration does not give them.
-    primaries: Vec<SocketAddr>,
-}
-
-impl Expected {
-    /// Looks a zone up in the configuration.
-    fn of(config: &Config, zone: &Name) -> Expected {
-        let (mut wanted, mut primaries) = (None, Vec::new());
-        if let Some(region) = config.regions.iter().find(|region| region.origin == *zone) {
-            wanted = match &region.ns {
-                NsPolicy::Listed(names) => Some(names.clone()),
-                NsPolicy::Intersection | NsPolicy::Union => None,
-            };
-        } else if let Some(tree) = config.trees.iter().find(|tree| tree.zone() == zone) {
-            wanted = Some(tree.zones.ns.clone());
-        } else if let Some(plan) = config.zones.iter().find(|plan| plan.zone == *zone) {
-            primaries.extend(plan.primaries.iter().map(|primary| primary.address));
-        }
-        Expected { wanted, primaries }
+/// The NS names that the configuration gives a zone, and the primaries to ask for them if it does not.
+fn expected(config: &Config, zone: &Name) -> (Option<Vec<Name>>, Vec<SocketAddr>) {
+    let (mut wanted, mut primaries) = (None, Vec::new());
+    if let Some(region) = config.regions.iter().find(|region| region.origin == *zone) {
+        wanted = match &region.ns {
+            NsPolicy::Listed(names) => Some(names.clone()),
+            NsPolicy::Intersection | NsPolicy::Union => None,
+        };
+    } else if let Some(tree) = config.trees.iter().find(|tree| tree.zone() == zone) {
+        wanted = Some(tree.zones.ns.clone());
+    } else if let Some(plan) = config.zones.iter().find(|plan| plan.zone == *zone) {
+        primaries.extend(plan.primaries.iter().map(|primary| primary.address));
     }
+    (wanted, primaries)
 }
 
 /// A line for each server.
@@ -132,8 +123,7 @@ fn table(checks: &[ZoneCheck]) -> String {
     for check in checks {
         for server in &check.servers {
             let name = server.name.as_ref().map_or("parent".to_owned(), Name::to_string);
-            let address = server.address.map_or("-".to_owned(), |address| address.to_string());
-            let serial = server.serial.map_or("-".to_owned(), |serial| serial.to_string());
+            let (address, serial) = (or_dash(server.address), or_dash(server.serial));
             rows.push([check.zone.to_string(), name, address, serial, result(server)]);
         }
     }

@@ -82,7 +82,7 @@ fn find_state(line: &str) -> Option<usize> {
 }
 
 /// Returns the colour of a state.
-fn style_of(state: &str) -> Style {
+pub fn style_of(state: &str) -> Style {
     match state {
         "ok" => Style::Good,
         "stale" | "drained" => Style::Warning,

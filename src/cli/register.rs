@@ -1,6 +1,6 @@
 //! `aggregator register`: the agent that registers a service in ZooKeeper, with Registrar's configuration file.
 
-use crate::cli::{FAILED, fail, misuse, print, print_json, print_problem};
+use crate::cli::{Outcome, misuse, print, print_json};
 use crate::log;
 use clap::Args;
 use registrar::{self, Nodes, Plan};
@@ -32,38 +32,27 @@ pub struct RegisterOptions {
 }
 
 /// Does what the options say.
-pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> ExitCode {
+pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> Outcome {
     let path = match (config, options.file.as_deref()) {
         (Some(path), None) | (None, Some(path)) => path,
-        (Some(_), Some(_)) => return misuse("-f and -c name the same thing; write one of them"),
-        (None, None) => return misuse("register needs the configuration of the instance; write -f FILE.json"),
+        (Some(_), Some(_)) => return Err(misuse("-f and -c name the same thing; write one of them")),
+        (None, None) => return Err(misuse("register needs the configuration of the instance; write -f FILE.json")),
     };
-    let plan = match Plan::load(path, options.hostname) {
-        Ok(plan) => plan,
-        Err(error) => return fail(&error.to_string()),
-    };
+    let plan = Plan::load(path, options.hostname)?;
     if options.dry_run {
-        plan.config.warnings.iter().for_each(|warning| print_problem(&format!("warning: {warning}")));
+        plan.config.warnings.iter().for_each(|warning| log::print(&format!("warning: {warning}")));
         return print_nodes(&plan.nodes, json);
     }
     let level = log_level(options.verbose, plan.config.log_level.as_deref());
-    if let Err(error) = log::start(&level, json, None) {
-        return fail(&error.to_string());
-    }
-    let result = if options.unregister {
-        registrar::unregister(plan)
+    log::start(&level, json, None)?;
+    if options.unregister {
+        registrar::unregister(plan)?;
     } else if options.once {
-        registrar::run_once(plan)
+        registrar::run_once(plan)?;
     } else {
-        registrar::run(plan)
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_problem(&error.to_string());
-            ExitCode::from(FAILED)
-        }
+        registrar::run(plan)?;
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the log level: from the command line, else the file, else the environment, else the operator's default.
@@ -77,7 +66,7 @@ fn log_level(verbose: u8, configured: Option<&str>) -> String {
 }
 
 /// Prints what would be written, in the order of writing.
-fn print_nodes(nodes: &Nodes, as_json: bool) -> ExitCode {
+fn print_nodes(nodes: &Nodes, as_json: bool) -> Outcome {
     let service = nodes.service.iter().map(|node| ("persistent", node));
     let all: Vec<_> = service.chain(nodes.owned.iter().map(|node| ("ephemeral", node))).collect();
     if as_json {

@@ -5,51 +5,34 @@
 //!
 //! Cost: five requests a second.
 
-use super::{FAILED, fail, print_problem, report_call, show_reply};
-use crate::control::{self, CallError, Reply, Request};
+use super::{Outcome, block_on, fail, no_reply, send, show_reply};
+use crate::control::{self, Request};
 use crate::terminal::{Bar, Bars};
 use crate::transfer::{Activity, Progress};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Interval of requests for the progress of the transfer.
 const PACE: Duration = Duration::from_millis(200);
 
 /// Has a zone transferred, and shows how far that has come.
-pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> ExitCode {
+pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> Outcome {
     let order = Request::Retransfer { zone: zone.clone(), accept };
-    let Some(bars) = Bars::on_errors() else { return super::send(socket, &order, json) };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&CallError::Start(error).to_string()),
-    };
-    let end = runtime.block_on(async {
+    let Some(bars) = Bars::on_errors() else { return send(socket, &order, json) };
+    let reply = block_on(async {
         let bar = bars.add(&zone);
         let look = Request::Status { zone: Some(zone.clone()) };
         tokio::select! {
-            reply = control::call(socket, &order) => End::Outcome(reply),
+            reply = control::call(socket, &order) => Some(reply),
             // Without a handler for the key the process has ended by it.
-            Ok(()) = tokio::signal::ctrl_c() => End::Left,
+            Ok(()) = tokio::signal::ctrl_c() => None,
             never = watch(socket, &look, &bar) => match never {},
         }
-    });
-    match end {
-        End::Outcome(reply) => report_call(reply).map_or_else(|code| code, |reply| show_reply(&order, reply, json)),
-        End::Left => {
-            print_problem(&format!("nobody looks any more; the transfer goes on: aggregator status {zone}"));
-            ExitCode::from(FAILED)
-        }
-    }
-}
-
-/// Reason for which the progress bar was removed.
-enum End {
-    Outcome(Result<Reply, CallError>),
-    /// The user has ended the display.
-    Left,
+    })?;
+    let left = || fail(format!("nobody looks any more; the transfer goes on: aggregator status {zone}"));
+    show_reply(&order, reply.ok_or_else(left)?.map_err(no_reply)?, json)
 }
 
 /// Shows again and again how far the transfer is.

@@ -1,10 +1,10 @@
 //! `aggregator rollback`: takes a region back to the contents of an earlier version, and releases it again.
 
+use super::Outcome;
 use super::ask::{self, Asking};
-use crate::control::Request;
+use crate::control::{Request, RollbackOrder};
 use clap::Args;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// The options of `rollback`.
 #[derive(Debug, Args)]
@@ -29,14 +29,14 @@ impl RollbackOptions {
     fn request(&self, preview: bool) -> Request {
         let zone = self.zone.clone();
         match self.to {
-            Some(to) => Request::Rollback { zone, to, reason: self.reason.clone(), preview },
+            Some(to) => Request::Rollback(RollbackOrder { zone, to, reason: self.reason.clone(), preview }),
             None => Request::Release { zone, preview },
         }
     }
 }
 
 /// Rolls a region back, or releases it, after a preview.
-pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> ExitCode {
+pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> Outcome {
     let words = match options.to {
         Some(_) => ("roll back", "nothing is rolled back"),
         None => ("release", "nothing is released"),

@@ -7,11 +7,12 @@
 //!
 //! Cost: one request a second, O(zones).
 
+use super::paint::style_of;
 use super::retransfer::progress_of;
-use super::{print, request_reply};
+use super::{Outcome, call, print};
 use crate::control::Request;
 use crate::terminal::{self, Keys, Stream, Style, render};
-use crate::view::text::format_seconds;
+use crate::view::text::{ago, ahead, format_seconds, or_dash};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,12 +34,9 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Shows pictures until the user ends it.
-pub fn top(socket: &Path) -> ExitCode {
+pub fn top(socket: &Path) -> Outcome {
     let request = Request::Status { zone: None };
-    let first = match request_reply(socket, &request) {
-        Ok(reply) => reply.data,
-        Err(code) => return code,
-    };
+    let first = call(socket, &request)?.data;
     let keys = if terminal::is_live(Stream::Output) { Keys::take() } else { None };
     let Some(keys) = keys else {
         let picture = Picture { status: &first, history: &[], note: "" };
@@ -55,15 +53,15 @@ pub fn top(socket: &Path) -> ExitCode {
         }
         let drawn = show(&Picture { status: &status, history: &history, note: &note }, skipped, color);
         // The terminal has gone.
-        let Ok(most) = drawn else { return ExitCode::SUCCESS };
+        let Ok(most) = drawn else { return Ok(ExitCode::SUCCESS) };
         match read_keys(&keys.wait(PACE)) {
-            Key::Quit => return ExitCode::SUCCESS,
+            Key::Quit => return Ok(ExitCode::SUCCESS),
             Key::Move(rows) => skipped = skipped.saturating_add_signed(rows).min(most),
             Key::Nothing => {}
         }
-        match super::try_request(socket, &request) {
+        match call(socket, &request) {
             Ok(reply) => (status, note) = (reply.data, String::new()),
-            Err(error) => note = error.to_string(),
+            Err(failure) => note = failure.text,
         }
     }
 }
@@ -94,15 +92,8 @@ fn show(picture: &Picture<'_>, skipped: usize, color: bool) -> io::Result<usize>
     let (columns, rows) = terminal::size().unwrap_or((WIDTH, 24));
     let lines = picture.draw(columns, rows, skipped, color);
     // From the first place on (CUP); each line to its end (EL), and what is below (ED).
-    let mut text = "\x1b[H".to_owned();
-    for (index, line) in lines.iter().enumerate() {
-        let end = if index + 1 < lines.len() { "\r\n" } else { "" };
-        text.push_str(&format!("{line}\x1b[K{end}"));
-    }
-    text.push_str("\x1b[J");
-    let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes())?;
-    output.flush()?;
+    let lines: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
+    print_raw(&format!("\x1b[H{}\x1b[J", lines.join("\r\n")))?;
     Ok(picture.rows().len().saturating_sub(rows.saturating_sub(picture.head(columns).len() + 1)))
 }
 
@@ -112,21 +103,23 @@ struct Screen;
 impl Screen {
     /// Changes to the alternate screen.
     fn enter() -> Screen {
-        print_raw(ENTER);
+        // The terminal may be gone, as below.
+        let _ = print_raw(ENTER);
         Screen
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        print_raw(LEAVE);
+        let _ = print_raw(LEAVE);
     }
 }
 
-/// Writes a sequence to the terminal, which may be gone.
-fn print_raw(sequence: &str) {
+/// Writes to the terminal as it is.
+fn print_raw(text: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
-    let _ = output.write_all(sequence.as_bytes()).and_then(|()| output.flush());
+    output.write_all(text.as_bytes())?;
+    output.flush()
 }
 
 //--- Pictures ---
@@ -145,8 +138,8 @@ const COLUMNS: [&str; 8] = ["ZONE", "STATE", "SERIAL", "LAG", "RECORDS", "REFRES
 /// The ones of numbers.
 const NUMBERS: [usize; 3] = [2, 3, 4];
 
-/// Row of the table: the style of its state, and its cells.
-type Row = (Style, [String; COLUMNS.len()]);
+/// Row of the table.
+type Row = [String; COLUMNS.len()];
 
 impl Picture<'_> {
     /// The lines of a picture, from a row of the table on.
@@ -154,15 +147,14 @@ impl Picture<'_> {
         let rows = self.rows();
         let mut lines = self.head(width);
         let heads = COLUMNS.map(str::to_owned);
-        let widths: Vec<usize> = (0..COLUMNS.len())
-            .map(|column| rows.iter().map(|(_, row)| row[column].chars().count()).chain([COLUMNS[column].len()]).max())
-            .map(Option::unwrap_or_default)
-            .collect();
+        let width_of = |column: usize| rows.iter().map(move |row| row[column].chars().count());
+        let widths: Vec<usize> =
+            (0..COLUMNS.len()).map(|column| width_of(column).fold(COLUMNS[column].len(), usize::max)).collect();
         lines.push(vec![(Style::Dim, cells(&heads, &widths).concat())]);
-        for (style, row) in rows.iter().skip(skipped) {
+        for row in rows.iter().skip(skipped) {
             let mut pieces: Vec<(Style, String)> =
                 cells(row, &widths).into_iter().map(|cell| (Style::Plain, cell)).collect();
-            pieces[1].0 = *style;
+            pieces[1].0 = style_of(&row[1]);
             if !row[0].starts_with(' ') {
                 pieces[0].0 = Style::Bold;
             }
@@ -196,8 +188,8 @@ impl Picture<'_> {
         if !self.history.is_empty() {
             lines.push(vec![(Style::Good, chart(self.history, width.min(CHART)))]);
         }
-        if let Some(error) = self.status.pointer("/state/error").and_then(Value::as_str) {
-            lines.push(vec![(Style::Bad, format!("state folder: {error}"))]);
+        if let Some(error) = self.status.pointer("/state/error").filter(|error| !error.is_null()) {
+            lines.push(vec![(Style::Bad, format!("state folder: {}", text(error)))]);
         }
         lines.push(Vec::new());
         lines
@@ -225,7 +217,7 @@ impl Picture<'_> {
 
 /// A region as a row.
 fn region_row(region: &Value) -> Row {
-    let (style, state) = state(&region["state"]);
+    let state = text(&region["state"]);
     let mut remarks = Vec::new();
     for (key, what) in [("conflict_names", "conflicts"), ("held_addresses", "addresses held"), ("drift", "drift")] {
         if let Some(count @ 1..) = region[key].as_u64() {
@@ -234,15 +226,11 @@ fn region_row(region: &Value) -> Row {
     }
     let (name, serial, records) = (name(&region["region"]), text(&region["serial"]), text(&region["records"]));
     let none = String::new;
-    (style, [name, state, serial, none(), records, none(), none(), remarks.join(", ")])
+    [name, state, serial, none(), records, none(), none(), remarks.join(", ")]
 }
 
 /// A source zone as a row.
-fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row {
-    let (style, state) = state(told);
-    let ago = |value: &Value| value.as_u64().map_or("-".to_owned(), |seconds| format_seconds(seconds) + " ago");
-    let ahead =
-        |value: &Value| value.as_u64().map_or("-".to_owned(), |seconds| "in ".to_owned() + &format_seconds(seconds));
+fn zone_row(indent: &str, zone_name: &Value, state: &Value, zone: &Value) -> Row {
     let source = &zone["source"];
     let primaries = source["primaries"].as_array().map_or(&[][..], Vec::as_slice);
     let failing = primaries.iter().find(|primary| primary["failures"].as_u64() > Some(0));
@@ -250,18 +238,17 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
     let held = (!source["held"].is_null()).then(|| "held back".to_owned());
     let running = (!source["running"].is_null()).then(|| progress_of(&source["running"]).describe());
     let setback = (!source["setback"].is_null()).then(|| "all primaries are older".to_owned());
-    let error = source["error"].as_str().map(str::to_owned);
-    let cells = [
+    let error = (!source["error"].is_null()).then(|| text(&source["error"]));
+    [
         format!("{indent}{}", name(zone_name)),
-        state,
+        text(state),
         text(&zone["serial"]),
         lag(&zone["serial"], primaries),
         text(&zone["records"]),
-        ago(&zone["refreshed_seconds_ago"]),
-        ahead(&zone["expires_in_seconds"]),
+        ago(zone["refreshed_seconds_ago"].as_u64()),
+        ahead(zone["expires_in_seconds"].as_u64()),
         held.or(running).or(setback).or(error).or(remark).unwrap_or_default(),
-    ];
-    (style, cells)
+    ]
 }
 
 /// Returns the number of serials by which a zone is behind the newest of its primaries.
@@ -271,17 +258,7 @@ fn lag(serial: &Value, primaries: &[Value]) -> String {
     let announced = primaries.iter().filter_map(|primary| number(&primary["announced"]));
     // What is further away than half of the circle is older (RFC 1982 section 3.2).
     let behind = |there: u32| Some(there.wrapping_sub(here)).filter(|behind| *behind < 1 << 31).unwrap_or(0);
-    announced.map(behind).max().map_or("-".to_owned(), |behind| behind.to_string())
-}
-
-/// Returns a state with its style.
-fn state(value: &Value) -> (Style, String) {
-    let style = match value.as_str() {
-        Some("ok") => Style::Good,
-        Some("stale" | "drained") => Style::Warning,
-        _ => Style::Bad,
-    };
-    (style, text(value))
+    or_dash(announced.map(behind).max())
 }
 
 /// A name without the dot at its end.
@@ -293,9 +270,7 @@ fn name(value: &Value) -> String {
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => {
-            text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
-        }
+        Value::String(text) => text.replace(char::is_control, " "),
         other => other.to_string(),
     }
 }
@@ -307,7 +282,7 @@ fn rate(value: &Value) -> String {
 }
 
 /// The cells of a row, as wide as their columns.
-fn cells(row: &[String; COLUMNS.len()], widths: &[usize]) -> Vec<String> {
+fn cells(row: &Row, widths: &[usize]) -> Vec<String> {
     let cell = |(column, text): (usize, &String)| {
         let width = widths[column];
         if NUMBERS.contains(&column) { format!("{text:>width$}  ") } else { format!("{text:width$}  ") }

@@ -151,8 +151,8 @@ fn read_max(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<No
     match &node.value {
         Value::Text(text) if text == "all" => Some(None),
         Value::Integer(_) => {
-            let most = reader.integer(key, node, 1..=u16::MAX.into())?;
-            Some(NonZeroU32::new(u32::try_from(most).ok()?))
+            let most: u32 = reader.integer(key, node, 1..=u16::MAX.into())?;
+            Some(NonZeroU32::new(most))
         }
         _ => reader.wrong_type(key, node, "a number of records, or \"all\""),
     }

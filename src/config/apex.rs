@@ -3,7 +3,6 @@
 //! Cost: O(name servers squared).
 
 use crate::config::names::SELF;
-use crate::config::transfer::TransferSection;
 use crate::zone::SoaFields;
 use settings::fields::{Fields, put};
 use settings::read::Reader;
@@ -11,14 +10,6 @@ use settings::schema::{Key, Kind, key};
 use settings::tree::Value;
 use std::time::Duration;
 use wire::name::Name;
-
-/// Parts of the file that the reading of such a zone needs.
-pub struct Surroundings<'s> {
-    pub transfer: &'s TransferSection,
-    pub server_name: &'s Name,
-    /// True if the files that the configuration names are read.
-    pub touch_disk: bool,
-}
 
 /// A plan of a zone that is made here.
 pub trait Apex {
@@ -69,20 +60,11 @@ pub fn expire(stale: Duration) -> u32 {
 pub fn read_ns(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> Option<Vec<Name>> {
     let entry = fields.entry("ns")?;
     let wanted = "a list of names such as [\"ns1.example.com\"]";
-    let names = reader.list("ns", &entry.node, wanted, |r, key, node| Some((r.name(key, node)?, node.at)))?;
-    if matches!(&entry.node.value, Value::List(items) if items.is_empty()) {
-        reader.error(
-            entry.node.at,
-            format!("{place} has no name server; write one, or leave \"ns\" out for this server"),
-        );
+    let items = reader.items("ns", &entry.node, false, wanted)?;
+    if items.is_empty() {
+        let message = format!("{place} has no name server; write one, or leave \"ns\" out for this server");
+        reader.error(entry.node.at, message);
     }
-    let mut listed: Vec<Name> = Vec::new();
-    for (name, at) in names {
-        if listed.contains(&name) {
-            reader.error(at, format!("{place} lists name server {name} twice; remove one"));
-        } else {
-            listed.push(name);
-        }
-    }
-    Some(listed)
+    let twice = |name: &Name| format!("{place} lists name server {name} twice; remove one");
+    Some(reader.distinct("ns", items, Reader::name, Name::eq, twice))
 }

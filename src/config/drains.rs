@@ -11,7 +11,7 @@ use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
 use crate::timestamp::parse_timestamp;
 use settings::fields::Fields;
 use settings::read::{Reader, shorten};
-use settings::schema::{Table, key, suggest};
+use settings::schema::{Table, did_you_mean, key};
 use settings::tree::{Node, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::name::Name;
@@ -60,9 +60,7 @@ pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[Region
 /// Reads one drain and where it stands.
 fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> Option<(Drain, usize)> {
     let fields = DRAIN.read(reader, node, "a drain", &mut ())?;
-    if fields.lacks("member") {
-        reader.error(node.at, "a drain has no member; write member = \"ZONE\"".to_string());
-    }
+    fields.need(reader, "member", node.at, "a drain has no member; write member = \"ZONE\"".to_string());
     let region = optional(reader, &fields, "region", |r, key, node| read_region(r, key, node, regions));
     let only = region.clone().flatten();
     let member = fields.read(reader, "member", |r, key, node| {
@@ -77,15 +75,13 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
             None => "member of any aggregation".to_string(),
         };
         let known: Vec<String> = possible.by_ref().flat_map(|plan| &plan.members).map(shorten_name).collect();
-        let advice = match suggest(&text, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => match known.iter().find(|known| known.split_once('.').is_some_and(|(first, _)| first == text)) {
+        let advice = did_you_mean(&text, known.iter().map(String::as_str), || {
+            match known.iter().find(|known| known.split_once('.').is_some_and(|(first, _)| first == text)) {
                 Some(full) => format!("write \"{full}\""),
                 None => "write one of [aggregations]".to_string(),
-            },
-        };
-        r.error(node.at, format!("\"{text}\" is no {whose}; {advice}"));
-        None
+            }
+        });
+        r.refuse(node.at, format!("\"{text}\" is no {whose}; {advice}"))
     });
     let origin = member.as_ref().and_then(|member| regions.iter().find_map(|plan| plan.origin_named(member)));
     let names = optional(reader, &fields, "names", |r, key, node| read_pattern(r, key, node, origin));
@@ -129,24 +125,15 @@ fn read_region(reader: &mut Reader<'_>, key: &str, node: &Node, regions: &[Regio
     }
     let text = shorten_name(&region);
     let known: Vec<String> = regions.iter().map(|plan| shorten_name(&plan.origin)).collect();
-    let advice = match suggest(&text, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => "write one of [aggregations]".to_string(),
-    };
-    reader.error(node.at, format!("\"{text}\" is no aggregation; {advice}"));
-    None
+    let otherwise = || "write one of [aggregations]".to_string();
+    let advice = did_you_mean(&text, known.iter().map(String::as_str), otherwise);
+    reader.refuse(node.at, format!("\"{text}\" is no aggregation; {advice}"))
 }
 
 /// Reads a pattern of owner names.
 fn read_pattern(reader: &mut Reader<'_>, key: &str, node: &Node, origin: Option<&Name>) -> Option<NamePattern> {
     let text = reader.text(key, node, "an owner name such as \"web.svc.*\"")?;
-    match parse_pattern(text, origin) {
-        Ok(pattern) => Some(pattern),
-        Err(problem) => {
-            reader.error(node.at, problem);
-            None
-        }
-    }
+    parse_pattern(text, origin).map_err(|problem| reader.error(node.at, problem)).ok()
 }
 
 /// Reads a pattern of owner names below the origin of a member, for messages of one line.
@@ -175,11 +162,8 @@ pub fn parse_pattern(text: &str, origin: Option<&Name>) -> Result<NamePattern, S
 fn read_until(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<SystemTime> {
     let wanted = "date, time and offset such as 2026-11-21T06:00:00Z";
     let (Value::Text(text) | Value::Date(text)) = &node.value else { return reader.wrong_type(key, node, wanted) };
-    let moment = parse_timestamp(text);
-    if moment.is_none() {
-        reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
-    }
-    moment
+    let fault = || format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text));
+    parse_timestamp(text).or_else(|| reader.refuse(node.at, fault()))
 }
 
 /// A name as people write it, cut where it is too long for a message.

@@ -22,9 +22,6 @@ use wire::rr::rtype;
 /// RFC 6763 section 6.2: the most octets of a TXT record that fits into one packet with everything beside it.
 const MAX_TEXT_BYTES: usize = 400;
 
-/// A record and where it is written in the file.
-pub type Written = (TextRecord, usize);
-
 /// A written record: its type, its RDATA, and where it stands in the file.
 type Fact<'w> = (u16, &'w [u8], usize);
 
@@ -43,15 +40,16 @@ enum Addresses {
     Alias,
 }
 
-/// Checks what is written of services, before it is taken into the plan. `at` is the place of the table of services.
-pub fn check(reader: &mut Reader<'_>, plan: &StaticZonePlan, written: &[Written], at: usize) {
+/// Checks what is written of services, before it is taken into the plan. The places of the records are those in the file,
+/// and `at` is that of the table of services.
+pub fn check(reader: &mut Reader<'_>, plan: &StaticZonePlan, written: &[TextRecord], at: usize) {
     let mut owners = Owners { zone: &plan.zone, records: HashMap::new() };
-    for (record, at) in written {
-        owners.records.entry(record.owner.to_name()).or_default().push((record.rtype, &record.rdata, *at));
+    for record in written {
+        owners.records.entry(record.owner.to_name()).or_default().push((record.rtype, &record.rdata, record.at));
     }
     let offered = check_offers(reader, plan, &owners, at);
     let mut seen = HashSet::new();
-    for (record, at) in written.iter().filter(|(record, _)| record.rtype == rtype::PTR) {
+    for record in written.iter().filter(|record| record.rtype == rtype::PTR) {
         let Some(instance) = read_name(&record.rdata, 0) else { continue };
         // Lists of parts lead to the same instances (RFC 6763 section 7.1).
         if dnssd::lists_instances(record.owner.to_name().as_wire())
@@ -59,7 +57,7 @@ pub fn check(reader: &mut Reader<'_>, plan: &StaticZonePlan, written: &[Written]
             && !offered.contains(&instance)
             && seen.insert(instance.clone())
         {
-            check_instance(reader, &owners, &instance, *at);
+            check_instance(reader, &owners, &instance, record.at);
         }
     }
 }
@@ -105,10 +103,9 @@ fn check_instance(reader: &mut Reader<'_>, owners: &Owners<'_>, instance: &Name,
         match owners.addresses(&host) {
             Addresses::Enough => {}
             Addresses::None => {
-                reader.warn(
-                    at,
-                    format!("SRV leads to {host}, which has no address in the zone; write \"A\" or \"AAAA\" records"),
-                );
+                let message =
+                    format!("SRV leads to {host}, which has no address in the zone; write \"A\" or \"AAAA\" records");
+                reader.warn(at, message);
             }
             Addresses::Alias => {
                 // RFC 2782: the target must not be an alias.
@@ -120,25 +117,22 @@ fn check_instance(reader: &mut Reader<'_>, owners: &Owners<'_>, instance: &Name,
     for (_, rdata, at) in owners.of(instance, rtype::TXT) {
         // RFC 6763 section 6.8: several records are several formats, each with its version.
         if !versions.insert(text::get(rdata, "txtvers")) {
-            reader.warn(
-                at,
-                format!("second TXT record of {instance} with the same txtvers; clients take either, keep one"),
-            );
+            let message =
+                format!("second TXT record of {instance} with the same txtvers; clients take either, keep one");
+            reader.warn(at, message);
         }
         if rdata.len() > MAX_TEXT_BYTES {
             let size = rdata.len();
-            reader.warn(
-                at,
-                format!("TXT record of {size} octets; more than {MAX_TEXT_BYTES} do not fit into every answer"),
-            );
+            let message =
+                format!("TXT record of {size} octets; more than {MAX_TEXT_BYTES} do not fit into every answer");
+            reader.warn(at, message);
         }
     }
     if versions.is_empty() {
         // RFC 6763 section 6.1.
-        reader.warn(
-            at,
-            format!("PTR leads to {instance}, which has no TXT record; write one, \"\" if there is nothing to say"),
-        );
+        let message =
+            format!("PTR leads to {instance}, which has no TXT record; write one, \"\" if there is nothing to say");
+        reader.warn(at, message);
     }
 }
 

@@ -8,11 +8,11 @@
 //!
 //! RFCs: 8945 (TSIG; section 6 has the algorithms), 4648 section 4 (base64).
 
-use crate::config::names::{report_twice, report_unquoted, unquoted_names};
+use crate::config::names::{read_names, unquoted_names};
 use data_encoding::BASE64;
 use settings::fields::Fields;
 use settings::read::{Reader, shorten};
-use settings::schema::{Table, key, suggest};
+use settings::schema::{Table, did_you_mean, key};
 use settings::secret::{SecretError, read_secret_file};
 use settings::tree::{Entry, Node, Value};
 use std::cell::Cell;
@@ -59,23 +59,10 @@ impl Keys {
             reader.wrong_type::<()>("keys", &section.node, "a table [keys.\"NAME\"] for each key");
             return keys;
         };
-        for entry in entries {
-            if let Some(names) = unquoted_names(entry, &KEY) {
-                report_unquoted(reader, entry, &names);
-                let names = names.iter().filter_map(|name| Name::parse(name).ok());
-                keys.declared.extend(names.map(|name| Declared {
-                    name,
-                    at: entry.key_at,
-                    key: None,
-                    used: Cell::new(true),
-                }));
-                continue;
-            }
-            let Some(name) = reader.parse_name(entry.key_at, &entry.key) else { continue };
-            if let Some(first) = keys.declared.iter().find(|declared| declared.name == name) {
-                report_twice(reader, "key", entry, first.at);
-                continue;
-            }
+        let (named, unquoted) = read_names(reader, entries, "key", |entry| unquoted_names(entry, &KEY));
+        let without = |(name, at)| Declared { name, at, key: None, used: Cell::new(true) };
+        keys.declared = unquoted.into_iter().map(without).collect();
+        for (name, entry) in named {
             let key = read_key(reader, name.clone(), entry, legacy, touch_disk);
             keys.declared.push(Declared { name, at: entry.key_at, key, used: Cell::new(false) });
         }
@@ -89,12 +76,9 @@ impl Keys {
         let Some(declared) = self.declared.iter().find(|declared| declared.name == name) else {
             let known = self.declared.iter().map(|declared| declared.name.to_string());
             let known: Vec<String> = known.map(|name| name.trim_end_matches('.').to_string()).collect();
-            let advice = match suggest(text.trim_end_matches('.'), known.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => format!("add [keys.\"{}\"]", shorten(text)),
-            };
-            reader.error(node.at, format!("\"{key}\" names unknown key \"{}\"; {advice}", shorten(text)));
-            return None;
+            let otherwise = || format!("add [keys.\"{}\"]", shorten(text));
+            let advice = did_you_mean(text.trim_end_matches('.'), known.iter().map(String::as_str), otherwise);
+            return reader.refuse(node.at, format!("\"{key}\" names unknown key \"{}\"; {advice}", shorten(text)));
         };
         declared.used.set(true);
         declared.key.as_ref().map(|(key, _)| key.clone())
@@ -104,14 +88,11 @@ impl Keys {
     pub fn signing(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Arc<Key>> {
         let found = self.verifying(reader, key, node)?;
         if found.algorithm.is_legacy() {
-            reader.error(
-                node.at,
-                format!(
-                    "key {} has {}, which we verify but never sign with; write a key with hmac-sha256",
-                    found.name, found.algorithm
-                ),
+            let message = format!(
+                "key {} has {}, which we verify but never sign with; write a key with hmac-sha256",
+                found.name, found.algorithm
             );
-            return None;
+            return reader.refuse(node.at, message);
         }
         Some(found)
     }
@@ -122,10 +103,8 @@ impl Keys {
         let mut ring = Keyring::default();
         for declared in self.declared {
             if !declared.used.get() {
-                reader.warn(
-                    declared.at,
-                    format!("key {} is not used; name it in a \"key\", or remove it", declared.name),
-                );
+                let message = format!("key {} is not used; name it in a \"key\", or remove it", declared.name);
+                reader.warn(declared.at, message);
             }
             if let Some((key, file)) = declared.key {
                 files.push((declared.name.clone(), file));
@@ -156,46 +135,36 @@ fn read_key(
     }
     let file = fields.read(reader, "secret_file", Reader::path)?;
     let at = fields.entry("secret_file").map_or(entry.key_at, |field| field.node.at);
-    let secret = if touch_disk {
-        match read_secret(&file) {
+    let mut secret = Vec::new();
+    if touch_disk {
+        secret = match read_secret(&file) {
             Ok(secret) => secret,
-            Err(error) => {
-                reader.error(at, format!("\"secret_file\" {} {error}", file.display()));
-                return None;
-            }
+            Err(error) => return reader.refuse(at, format!("\"secret_file\" {} {error}", file.display())),
+        };
+        if secret.len() < SHORT_SECRET_BYTES {
+            let octets = secret.len();
+            reader.warn(at, format!("the secret of {place} has only {octets} octets; better make one of 32"));
         }
-    } else {
-        Vec::new()
-    };
-    if touch_disk && secret.len() < SHORT_SECRET_BYTES {
-        let octets = secret.len();
-        reader.warn(at, format!("the secret of {place} has only {octets} octets; better make one of 32"));
     }
     Some((Arc::new(Key::new(name, algorithm?, secret)), file))
 }
 
 /// Reads the name of an algorithm.
 fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool) -> Option<Algorithm> {
-    let text = reader.text(key, node, "\"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"")?;
+    let wanted = "\"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"";
+    let text = reader.text(key, node, wanted)?;
     let Ok(algorithm) = text.parse::<Algorithm>() else {
         let offered = Algorithm::ALL.into_iter().filter(|algorithm| legacy || !algorithm.is_legacy());
         let offered: Vec<String> = offered.map(|algorithm| algorithm.to_string()).collect();
-        let advice = match suggest(text, offered.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => "write \"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"".to_string(),
-        };
-        reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
-        return None;
+        let advice = did_you_mean(text, offered.iter().map(String::as_str), || format!("write {wanted}"));
+        return reader.refuse(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
     };
     if algorithm.is_legacy() && !legacy {
-        reader.error(
-            node.at,
-            format!(
-                "{algorithm} is outdated; write \"hmac-sha256\", or tsig_legacy = true in [server] to go on verifying \
+        let message = format!(
+            "{algorithm} is outdated; write \"hmac-sha256\", or tsig_legacy = true in [server] to go on verifying \
                  requests that are signed with it"
-            ),
         );
-        return None;
+        return reader.refuse(node.at, message);
     }
     Some(algorithm)
 }

@@ -3,7 +3,7 @@
 //! Cost: O(text).
 
 use settings::read::{Reader, shorten};
-use settings::schema::Table;
+use settings::schema::{Table, suggest};
 use settings::tree::{Entry, Node, Value};
 use std::collections::HashMap;
 use wire::name::Name;
@@ -22,14 +22,49 @@ pub fn read_mname(reader: &mut Reader<'_>, key: &str, node: &Node, own: &Name) -
 /// The zones that the file names, also those with mistakes in their details, and where it names them.
 pub type Declared = HashMap<Name, usize>;
 
-/// Reports a name that was given before.
-pub fn report_twice(reader: &mut Reader<'_>, what: &str, entry: &Entry, first: usize) {
-    let (line, _) = reader.source.locate(first);
-    let key = shorten(&entry.key);
-    reader.error(
-        entry.key_at,
-        format!("{what} \"{key}\" is given in line {line} already (neither case nor a final dot matters); remove one"),
-    );
+/// Names in file order, each with its entry.
+pub type Named<'n> = Vec<(Name, &'n Entry)>;
+
+/// Reads the names by which a section has its tables; `what` they are names of, and `split` says which were meant by an
+/// entry without quotes. Reports what is no name, lacks its quotes, or was given before. Returns the names that are left, and
+/// those that lack their quotes with their places.
+pub fn read_names<'n>(
+    reader: &mut Reader<'_>,
+    entries: &'n [Entry],
+    what: &str,
+    split: impl Fn(&Entry) -> Option<Vec<String>>,
+) -> (Named<'n>, Vec<(Name, usize)>) {
+    let (mut named, mut unquoted, mut all) = (Named::new(), Vec::new(), Declared::new());
+    for entry in entries {
+        let (key, at) = (shorten(&entry.key), entry.key_at);
+        if let Some(names) = split(entry) {
+            let quoted: Vec<String> = names.iter().map(|name| format!("\"{}\"", shorten(name))).collect();
+            let advice = format!("write {}", quoted.join(" and "));
+            reader.error(at, format!("name that begins with \"{key}\" has dots but no quotes; {advice}"));
+            for name in names.iter().filter_map(|name| Name::parse(name).ok()) {
+                all.insert(name.clone(), at);
+                unquoted.push((name, at));
+            }
+        } else if let Some(name) = reader.parse_name(at, &entry.key) {
+            if let Some(first) = all.get(&name) {
+                let (line, _) = reader.source.locate(*first);
+                let why = "(neither case nor a final dot matters)";
+                reader.error(at, format!("{what} \"{key}\" is given in line {line} already {why}; remove one"));
+                continue;
+            }
+            all.insert(name.clone(), at);
+            named.push((name, entry));
+        }
+    }
+    (named, unquoted)
+}
+
+/// Returns true if a table has one of the keys that mark its kind, or, without a mark of another kind, one misspelt.
+pub fn is_marked(entry: &Entry, marks: &[&str], others: &[&str]) -> bool {
+    let Value::Table(fields) = &entry.node.value else { return false };
+    let has = |keys: &[&str]| fields.iter().any(|field| keys.contains(&field.key.as_str()));
+    let near = |field: &Entry| suggest(&field.key, marks.iter().copied()).is_some();
+    has(marks) || (!has(others) && fields.iter().any(near))
 }
 
 /// The names that were meant where TOML read the dots of an unquoted name as nested tables.
@@ -51,14 +86,4 @@ pub fn unquoted_names<S>(entry: &Entry, table: &Table<S>) -> Option<Vec<String>>
         }
     }
     Some(names)
-}
-
-/// Reports names that need quotes.
-pub fn report_unquoted(reader: &mut Reader<'_>, entry: &Entry, names: &[String]) {
-    let quoted: Vec<String> = names.iter().map(|name| format!("\"{}\"", shorten(name))).collect();
-    let key = shorten(&entry.key);
-    reader.error(
-        entry.key_at,
-        format!("name that begins with \"{key}\" has dots but no quotes; write {}", quoted.join(" and ")),
-    );
 }

@@ -5,11 +5,12 @@
 //!
 //! Cost: O(text) for each peer.
 
+use crate::client::Server;
 use crate::config::keys::Keys;
 use settings::read::Reader;
 use settings::schema::Table;
 use settings::tree::{Node, Value};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use wire::tsig::Key;
 
@@ -29,13 +30,6 @@ pub struct Inherited {
     pub key: Option<Arc<Key>>,
 }
 
-/// One name server to talk to.
-pub struct Peer {
-    pub address: SocketAddr,
-    pub source: Option<IpAddr>,
-    pub key: Option<Arc<Key>>,
-}
-
 /// Reads one peer as text or table; `place` is what it belongs to.
 pub fn read_peer(
     reader: &mut Reader<'_>,
@@ -45,16 +39,15 @@ pub fn read_peer(
     key: &str,
     node: &Node,
     inherited: &Inherited,
-) -> Option<Peer> {
+) -> Option<Server> {
     let noun = role.noun;
     let mut own = inherited.clone();
     let address_node = match &node.value {
         Value::Table(_) => {
             let fields = role.table.read(reader, node, &format!("a {noun} of {place}"), &mut own)?;
             own.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node)).or(own.key);
-            if fields.lacks("address") {
-                reader.error(node.at, format!("a {noun} of {place} has no \"address\"; write address = \"ADDRESS\""));
-            }
+            let message = format!("a {noun} of {place} has no \"address\"; write address = \"ADDRESS\"");
+            fields.need(reader, "address", node.at, message);
             &fields.entry("address")?.node
         }
         _ => node,
@@ -62,22 +55,18 @@ pub fn read_peer(
     let address = reader.address(key, address_node, DNS_PORT)?;
     let (ip, at) = (address.ip(), address_node.at);
     if ip.is_unspecified() || ip.is_multicast() {
-        reader.error(at, format!("{ip} cannot be a {noun}; write the address of one server"));
-        return None;
+        return reader.refuse(at, format!("{ip} cannot be a {noun}; write the address of one server"));
     }
     if address.port() == 0 {
-        reader.error(at, format!("port 0 of {noun} {ip} reaches nothing; write another port, or none for {DNS_PORT}"));
-        return None;
+        let message = format!("port 0 of {noun} {ip} reaches nothing; write another port, or none for {DNS_PORT}");
+        return reader.refuse(at, message);
     }
     if let Some(source) = own.source.filter(|source| source.is_ipv4() != address.is_ipv4()) {
         let (wanted, given) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
-        reader.error(
-            at,
-            format!(
-                "source_address {source} is {given}, {noun} {ip} is {wanted}; write an {wanted} source_address for it"
-            ),
+        let message = format!(
+            "source_address {source} is {given}, {noun} {ip} is {wanted}; write an {wanted} source_address for it"
         );
-        return None;
+        return reader.refuse(at, message);
     }
-    Some(Peer { address, source: own.source, key: own.key })
+    Some(Server { address, source: own.source, key: own.key })
 }

@@ -3,9 +3,9 @@
 //! Cost: O(zones + regions).
 
 use crate::acl::Rule;
+use crate::client::Server;
 use crate::config::Config;
 use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
-use crate::notify::Target;
 use crate::select::{Law, Pick};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
@@ -23,12 +23,9 @@ use wire::tsig::Key;
 pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "{}: plan of {}", config.path.display(), config.server_name)?;
     write_listeners(config, out)?;
-    if !config.secret_files.is_empty() {
-        writeln!(out, "\nkeys")?;
-    }
-    for (name, file) in &config.secret_files {
-        writeln!(out, "  {name} {}, secret in {}", config.keys[name].algorithm, file.display())?;
-    }
+    write_section(out, "keys", &config.secret_files, |out, (name, file)| {
+        writeln!(out, "  {name} {}, secret in {}", config.keys[name].algorithm, file.display())
+    })?;
     writeln!(out, "\nzones")?;
     for zone in &config.zones {
         write_zone(zone, out)?;
@@ -42,19 +39,11 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         write_services(own, out)?;
         write_service(config, &own.zone, out)?;
     }
-    if !config.regions.is_empty() {
-        writeln!(out, "\naggregations")?;
-    }
-    for region in &config.regions {
+    write_section(out, "aggregations", &config.regions, |out, region| {
         write_region(region, out)?;
-        write_service(config, &region.origin, out)?;
-    }
-    if !config.drains.is_empty() {
-        writeln!(out, "\ndrains")?;
-    }
-    for drain in &config.drains {
-        writeln!(out, "  {}", describe_drain(drain))?;
-    }
+        write_service(config, &region.origin, out)
+    })?;
+    write_section(out, "drains", &config.drains, |out, drain| writeln!(out, "  {}", describe_drain(drain)))?;
     if let Some(catalog) = &config.catalog {
         writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
         write_service(config, &catalog.origin, out)?;
@@ -88,55 +77,43 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         let (every, zones) = (format_duration(every), config.probe.zones.len());
         writeln!(out, "  look at the name servers of {zones} zones and regions: every {every}")?;
     }
-    if !config.warnings.is_empty() {
-        writeln!(out, "\nwarnings")?;
+    write_section(out, "warnings", &config.warnings, |out, warning| writeln!(out, "  {warning}"))?;
+    writeln!(out, "\n{}", totals(config))
+}
+
+/// Writes a section, if there is anything to be written in it.
+fn write_section<T, W: Write>(
+    out: &mut W,
+    title: &str,
+    items: &[T],
+    write: impl Fn(&mut W, &T) -> fmt::Result,
+) -> fmt::Result {
+    if !items.is_empty() {
+        writeln!(out, "\n{title}")?;
     }
-    for warning in &config.warnings {
-        writeln!(out, "  {warning}")?;
-    }
+    items.iter().try_for_each(|item| write(out, item))
+}
+
+/// Returns the last line of the plan, with all totals.
+fn totals(config: &Config) -> String {
+    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let trees = config.trees.iter().flat_map(TreePlan::all_zones).count();
-    let counts = Counts {
-        zones: config.zones.len(),
-        trees,
-        own: config.services.len(),
-        regions: config.regions.len(),
-        catalog: config.catalog.is_some(),
-        warnings: config.warnings.len(),
-    };
-    writeln!(out, "\n{}", counts.totals())
-}
-
-/// Number of zones, trees, regions and warnings in a configuration.
-#[derive(Default)]
-struct Counts {
-    zones: usize,
-    trees: usize,
-    own: usize,
-    regions: usize,
-    catalog: bool,
-    warnings: usize,
-}
-
-impl Counts {
-    /// Returns the last line of the plan, with all totals.
-    fn totals(&self) -> String {
-        let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-        let Counts { zones, trees, own, regions, catalog, warnings } = *self;
-        let mut line = counted(zones, "DC zone");
-        if trees > 0 {
-            line.push_str(&format!(", {} from ZooKeeper", counted(trees, "zone")));
-        }
-        if own > 0 {
-            line.push_str(&format!(", {} of our own", counted(own, "zone")));
-        }
-        line.push_str(&format!(", {}", counted(regions, "region")));
-        line.push_str(if catalog { ", 1 catalog" } else { "" });
-        line.push_str(&format!(", {}", counted(zones + trees + own + regions + usize::from(catalog), "zone")));
-        if warnings > 0 {
-            line.push_str(&format!(", {}", counted(warnings, "warning")));
-        }
-        line
+    let (zones, own, regions) = (config.zones.len(), config.services.len(), config.regions.len());
+    let mut line = counted(zones, "DC zone");
+    if trees > 0 {
+        line += &format!(", {} from ZooKeeper", counted(trees, "zone"));
     }
+    if own > 0 {
+        line += &format!(", {} of our own", counted(own, "zone"));
+    }
+    line += &format!(", {}", counted(regions, "region"));
+    line += if config.catalog.is_some() { ", 1 catalog" } else { "" };
+    let all = zones + trees + own + regions + usize::from(config.catalog.is_some());
+    line += &format!(", {}", counted(all, "zone"));
+    if !config.warnings.is_empty() {
+        line += &format!(", {}", counted(config.warnings.len(), "warning"));
+    }
+    line
 }
 
 /// Writes where the server can be reached.
@@ -261,7 +238,7 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
     if targets.is_empty() {
         return Ok(());
     }
-    let peer = |target: &Target| describe_peer(target.address, target.source, target.key.as_deref());
+    let peer = |target: &Server| describe_peer(target.address, target.source, target.key.as_deref());
     writeln!(out, "    NOTIFY to {}", join(&targets.iter().map(peer).collect::<Vec<_>>()))
 }
 
@@ -375,17 +352,29 @@ fn join<T: fmt::Display>(items: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn totals_agree_in_number() {
-        let totals = |zones, trees, own, regions, catalog, warnings| {
-            Counts { zones, trees, own, regions, catalog, warnings }.totals()
+        let text = "[zones]\n\"a.test\" = \"192.0.2.1\"\n\"t.test\" = { zookeeper = \"192.0.2.1\", reverse = \"10.0.0.0/8\" }\n\
+                    \"own.test\" = { services = \"@ A 192.0.2.1\" }\n[aggregations]\n\"r.test\" = [\"a.test\"]\n\
+                    [secondaries]\ncatalog = \"catalog.test\"\n";
+        let full = Config::parse(Path::new("c"), text).unwrap();
+        let with = |zones: usize, trees, own, regions: usize, catalog: bool, warnings: usize| {
+            let mut config = full.clone();
+            config.zones = vec![full.zones[0].clone(); zones];
+            config.trees.truncate(trees);
+            config.services.truncate(own);
+            config.regions = vec![full.regions[0].clone(); regions];
+            config.catalog = config.catalog.filter(|_| catalog);
+            config.warnings = vec![String::new(); warnings];
+            totals(&config)
         };
-        assert_eq!(totals(6, 0, 0, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
-        assert_eq!(totals(1, 0, 0, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
-        assert_eq!(totals(1, 0, 0, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
-        assert_eq!(totals(1, 0, 0, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
-        assert_eq!(totals(0, 2, 0, 0, false, 0), "0 DC zones, 2 zones from ZooKeeper, 0 regions, 2 zones");
-        assert_eq!(totals(0, 0, 1, 0, false, 0), "0 DC zones, 1 zone of our own, 0 regions, 1 zone");
+        assert_eq!(with(6, 0, 0, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
+        assert_eq!(with(1, 0, 0, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
+        assert_eq!(with(1, 0, 0, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
+        assert_eq!(with(1, 0, 0, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
+        assert_eq!(with(0, 1, 0, 0, false, 0), "0 DC zones, 2 zones from ZooKeeper, 0 regions, 2 zones");
+        assert_eq!(with(0, 0, 1, 0, false, 0), "0 DC zones, 1 zone of our own, 0 regions, 1 zone");
     }
 }

@@ -9,7 +9,8 @@
 use crate::client::Server;
 use crate::config::keys::Keys;
 use crate::config::peers::{Inherited, Role, read_peer};
-use crate::config::secondaries::{Secondaries, outgoing};
+use crate::config::secondaries::outgoing;
+use crate::config::sections::Sections;
 use crate::config::transfer::{REGRESS, TransferSection, check_timers};
 use crate::transfer::ZonePlan;
 use settings::fields::{Fields, put};
@@ -97,9 +98,7 @@ impl Way {
     ) -> Option<ZonePlan> {
         check_timers(reader, fields, &self.plan.timers, place);
         self.inherited.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node));
-        if fields.lacks("primaries") {
-            reader.error(at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
-        }
+        fields.need(reader, "primaries", at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
         let inherited = &self.inherited;
         let primaries =
             |r: &mut Reader<'_>, key: &str, node: &Node| read_primaries(r, keys, place, key, node, inherited);
@@ -109,24 +108,17 @@ impl Way {
 }
 
 /// Reads one zone in short or table form.
-pub fn read_zone(
-    reader: &mut Reader<'_>,
-    zone: Name,
-    entry: &Entry,
-    transfer: &TransferSection,
-    keys: &Keys,
-    secondaries: &mut Secondaries<'_>,
-) -> Option<ZonePlan> {
+pub fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, sections: &mut Sections<'_>) -> Option<ZonePlan> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
-    let mut way = Way::new(zone.clone(), zone.clone(), transfer);
+    let mut way = Way::new(zone.clone(), zone.clone(), sections.transfer);
     if let Value::Table(_) = &entry.node.value {
         let fields = ZONE.read(reader, &entry.node, &place, &mut way)?;
-        secondaries.admit(reader, &zone, Some(&fields), &place, true);
-        return way.finish(reader, &fields, (&place, entry.key_at), keys);
+        sections.secondaries.admit(reader, &zone, Some(&fields), &place, true);
+        return way.finish(reader, &fields, (&place, entry.key_at), sections.keys);
     }
     ZONE.set_defaults(&mut way);
-    secondaries.admit(reader, &zone, None, &place, true);
-    way.plan.primaries = read_primaries(reader, keys, &place, &entry.key, &entry.node, &way.inherited)?;
+    sections.secondaries.admit(reader, &zone, None, &place, true);
+    way.plan.primaries = read_primaries(reader, sections.keys, &place, &entry.key, &entry.node, &way.inherited)?;
     Some(way.plan)
 }
 
@@ -139,29 +131,20 @@ fn read_primaries(
     node: &Node,
     inherited: &Inherited,
 ) -> Option<Vec<Server>> {
-    let single = std::slice::from_ref(node);
-    let items = match &node.value {
-        Value::Text(_) => single,
-        Value::List(items) if items.is_empty() => {
-            reader.error(node.at, format!("{place} has no primary; write its address between the brackets"));
-            return None;
-        }
-        Value::List(items) => items,
-        _ => return reader.wrong_type(key, node, "an address or a list of addresses"),
-    };
-    let mut primaries: Vec<Server> = Vec::new();
-    for item in items {
-        let Some(peer) = read_peer(reader, keys, &ROLE, place, key, item, inherited) else { continue };
-        let primary = Server { address: peer.address, source: peer.source, key: peer.key };
-        if primaries.iter().any(|other| other.address == primary.address) {
-            reader.error(item.at, format!("{place} lists primary {} twice; remove one", primary.address));
-            continue;
-        }
+    let items = reader.items(key, node, node.is_text(), "an address or a list of addresses")?;
+    if items.is_empty() {
+        return reader.refuse(node.at, format!("{place} has no primary; write its address between the brackets"));
+    }
+    let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
+        let primary = read_peer(reader, keys, &ROLE, place, key, node, inherited)?;
         // Contract with CNS: it listens on IPv4 as shipped, and sends NOTIFY to IPv4 peers only.
         if primary.address.is_ipv6() {
-            reader.warn(item.at, format!("CNS sends no NOTIFY over IPv6; {place} will be polled every refresh"));
+            reader.warn(node.at, format!("CNS sends no NOTIFY over IPv6; {place} will be polled every refresh"));
         }
-        primaries.push(primary);
-    }
+        Some(primary)
+    };
+    let same = |one: &Server, other: &Server| one.address == other.address;
+    let twice = |primary: &Server| format!("{place} lists primary {} twice; remove one", primary.address);
+    let primaries = reader.distinct(key, items, one, same, twice);
     (!primaries.is_empty()).then_some(primaries)
 }

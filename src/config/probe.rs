@@ -93,8 +93,7 @@ fn read_period(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option
     let every = reader.positive_duration(key, node)?;
     if every < SHORTEST_PERIOD {
         let (given, least) = (format_duration(every), format_duration(SHORTEST_PERIOD));
-        reader.error(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\", or \"off\""));
-        return None;
+        return reader.refuse(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\", or \"off\""));
     }
     Some(Some(every))
 }

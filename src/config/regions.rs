@@ -7,12 +7,13 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
-use crate::config::names::{Declared, SELF, read_mname, report_twice, report_unquoted, unquoted_names};
-use crate::config::secondaries::{Secondaries, outgoing};
+use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_names};
+use crate::config::secondaries::outgoing;
+use crate::config::sections::Sections;
 use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
-use settings::schema::{Key, Kind, Table, key, suggest};
+use settings::schema::{Key, Kind, Table, did_you_mean, key};
 use settings::tree::{Entry, Node, Value};
 use settings::units::format_duration;
 use std::time::Duration;
@@ -23,14 +24,8 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
     path: "[aggregations.\"NAME\"]",
     help: "A region zone and how it is made",
     keys: &[
-        &[
-            key("members", "", "member zones; the first settles conflicts").bound("zone names"),
-            key("ns", r#""intersection""#, "the name servers of the region")
-                .takes(Kind::Own("names, \"intersection\" or \"union\"", |r, key, node, region| {
-                    put(&mut region.ns, read_ns(r, key, node))
-                })),
-        ],
-        APEX_KEYS,
+        &[key("members", "", "member zones; the first settles conflicts").bound("zone names")],
+        &apex("the name servers of the region"),
         &[key("rdata_names", r#""keep""#, "whether names in RDATA move to the region").takes(Kind::Word(&[
             ("keep", |region| region.rdata_names = RdataNames::Keep),
             ("rewrite", |region| region.rdata_names = RdataNames::Rewrite),
@@ -41,25 +36,31 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
     ],
 };
 
-/// Keys of what has members: SOA and NS.
-pub const APEX_KEYS: &[Key<RegionPlan>] = &[
-    key("ns_ttl", "3600", "TTL of the NS records").takes(Kind::Ttl(|region, ttl| region.ns_ttl = ttl)),
-    key("soa_ttl", "", "TTL of the SOA; default: the smallest of the members")
-        .takes(Kind::Ttl(|region, ttl| region.soa.ttl = Some(ttl))),
-    key("soa_refresh", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.refresh = Some(time))),
-    key("soa_retry", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.retry = Some(time))),
-    key("soa_expire", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.expire = Some(time))),
-    key("soa_minimum", "", "never above the smallest of the members")
-        .takes(Kind::Ttl(|region, ttl| region.soa.minimum = Some(ttl))),
-    key("mname", "", "primary in the SOA; default: the first of ns, else this server")
-        .takes(Kind::Own("domain name or \"self\"", |r, key, node, region| {
-            put(&mut region.mname, read_mname(r, key, node, &region.server_name).map(Some))
-        })),
-    key("rname", "", "contact in the SOA; default: that of the first member")
-        .takes(Kind::Mailbox(|region, contact| region.rname = Some(contact))),
-    key("serial_offset", "0", "added to the sum of the member serials")
-        .takes(Kind::Number32(|region, offset| region.serial_offset = offset)),
-];
+/// Returns the keys of what has members for SOA and NS; `ns` is the help of the name servers.
+pub const fn apex(ns: &'static str) -> [Key<RegionPlan>; 10] {
+    [
+        key("ns", r#""intersection""#, ns)
+            .takes(Kind::Own("names, \"intersection\" or \"union\"", |r, key, node, region| {
+                put(&mut region.ns, read_ns(r, key, node))
+            })),
+        key("ns_ttl", "3600", "TTL of the NS records").takes(Kind::Ttl(|region, ttl| region.ns_ttl = ttl)),
+        key("soa_ttl", "", "TTL of the SOA; default: the smallest of the members")
+            .takes(Kind::Ttl(|region, ttl| region.soa.ttl = Some(ttl))),
+        key("soa_refresh", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.refresh = Some(time))),
+        key("soa_retry", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.retry = Some(time))),
+        key("soa_expire", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.expire = Some(time))),
+        key("soa_minimum", "", "never above the smallest of the members")
+            .takes(Kind::Ttl(|region, ttl| region.soa.minimum = Some(ttl))),
+        key("mname", "", "primary in the SOA; default: the first of ns, else this server")
+            .takes(Kind::Own("domain name or \"self\"", |r, key, node, region| {
+                put(&mut region.mname, read_mname(r, key, node, &region.server_name).map(Some))
+            })),
+        key("rname", "", "contact in the SOA; default: that of the first member")
+            .takes(Kind::Mailbox(|region, contact| region.rname = Some(contact))),
+        key("serial_offset", "0", "added to the sum of the member serials")
+            .takes(Kind::Number32(|region, offset| region.serial_offset = offset)),
+    ]
+}
 
 /// Help of fields of the SOA that are taken from the members.
 const SMALLEST: &str = "default: the smallest of the members";
@@ -98,9 +99,9 @@ pub static DAMPING: Table<DampingPlan> = Table {
 pub fn read_regions(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
-    (zones, united): (&Declared, &Declared),
-    server_name: &Name,
-    secondaries: &mut Secondaries<'_>,
+    zones: &Declared,
+    united: &Declared,
+    sections: &mut Sections<'_>,
 ) -> (Vec<RegionPlan>, Declared) {
     let mut plans = Vec::new();
     let mut declared = Declared::new();
@@ -109,32 +110,19 @@ pub fn read_regions(
         reader.wrong_type::<()>("aggregations", &section.node, "a table of region names and lists of zones");
         return (plans, declared);
     };
-    let mut named = Vec::new();
-    for entry in entries {
-        if let Some(names) = unquoted_names(entry, &AGGREGATION) {
-            report_unquoted(reader, entry, &names);
-            continue;
-        }
-        let Some(origin) = reader.parse_name(entry.key_at, &entry.key) else { continue };
-        if let Some(first) = declared.get(&origin) {
-            report_twice(reader, "aggregation", entry, *first);
-            continue;
-        }
-        if let Some(at) = zones.get(&origin).or(united.get(&origin)) {
-            let (line, _) = reader.source.locate(*at);
-            let key = shorten(&entry.key);
-            reader.error(
-                entry.key_at,
-                format!("aggregation \"{key}\" is also a zone, in line {line}; give the aggregation a name of its own"),
-            );
+    let (named, _) = read_names(reader, entries, "aggregation", |entry| unquoted_names(entry, &AGGREGATION));
+    for (origin, entry) in &named {
+        if let Some(at) = zones.get(origin).or(united.get(origin)) {
+            let ((line, _), key) = (reader.source.locate(*at), shorten(&entry.key));
+            let advice = "give the aggregation a name of its own";
+            reader.error(entry.key_at, format!("aggregation \"{key}\" is also a zone, in line {line}; {advice}"));
         }
         declared.insert(origin.clone(), entry.key_at);
-        named.push((origin, entry));
     }
     // All regions must be known before members are judged: a member may be a region written further down.
     for (origin, entry) in named {
-        let context = Context { entry, origin, zones, regions: &declared, united, server_name };
-        plans.extend(context.read(reader, secondaries));
+        let context = Context { entry, origin, zones, regions: &declared, united };
+        plans.extend(context.read(reader, sections));
     }
     (plans, declared)
 }
@@ -147,7 +135,6 @@ pub struct Context<'c> {
     pub regions: &'c Declared,
     /// Zones that have members themselves.
     pub united: &'c Declared,
-    pub server_name: &'c Name,
 }
 
 impl Context<'_> {
@@ -157,7 +144,7 @@ impl Context<'_> {
     }
 
     /// A region without members and settings.
-    pub fn blank(&self) -> RegionPlan {
+    pub fn blank(&self, server_name: &Name) -> RegionPlan {
         RegionPlan {
             origin: self.origin.clone(),
             members: Vec::new(),
@@ -167,7 +154,7 @@ impl Context<'_> {
             soa: SoaPlan::default(),
             mname: None,
             rname: None,
-            server_name: self.server_name.clone(),
+            server_name: server_name.clone(),
             serial_offset: 0,
             rdata_names: RdataNames::Keep,
             exclude: Vec::new(),
@@ -180,25 +167,24 @@ impl Context<'_> {
     }
 
     /// Reads the region in short or table form.
-    fn read(&self, reader: &mut Reader<'_>, secondaries: &mut Secondaries<'_>) -> Option<RegionPlan> {
-        let (node, place, mut plan) = (&self.entry.node, self.place(), self.blank());
-        secondaries.answers.admit_region(&self.origin);
+    fn read(&self, reader: &mut Reader<'_>, sections: &mut Sections<'_>) -> Option<RegionPlan> {
+        let (node, place, mut plan) = (&self.entry.node, self.place(), self.blank(sections.server_name));
+        sections.secondaries.answers.admit_region(&self.origin);
         match &node.value {
             Value::List(_) => {
                 AGGREGATION.set_defaults(&mut plan);
-                secondaries.admit(reader, &self.origin, None, &place, true);
+                sections.secondaries.admit(reader, &self.origin, None, &place, true);
                 plan.members = self.read_members(reader, &self.entry.key, node)?;
-                self.expect_ns(reader, false, &place);
+                self.expect_ns(reader, sections.server_name, &place);
             }
             Value::Table(_) => {
                 let fields = AGGREGATION.read(reader, node, &place, &mut plan)?;
-                if fields.lacks("members") {
-                    reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
-                }
+                let message = format!("{place} has no members; write members = [\"ZONE\", ...]");
+                fields.need(reader, "members", self.entry.key_at, message);
                 let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
                 plan.members = members.unwrap_or_default();
-                self.finish(reader, &fields, &mut plan, &place, secondaries);
-                secondaries.answers.admit_names(reader, &self.origin, &fields, &place);
+                self.finish(reader, &fields, &mut plan, &place, sections);
+                sections.secondaries.answers.admit_names(reader, &self.origin, &fields, &place);
             }
             _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         }
@@ -212,7 +198,7 @@ impl Context<'_> {
         fields: &Fields<'_>,
         plan: &mut RegionPlan,
         place: &str,
-        secondaries: &mut Secondaries<'_>,
+        sections: &mut Sections<'_>,
     ) {
         let wanted = "a list of owner names such as [\"cloudapi\", \"*.cmon\"]";
         let members = &plan.members;
@@ -223,8 +209,10 @@ impl Context<'_> {
         if let Some(entry) = fields.landed("ns") {
             self.expect_reachable_ns(reader, plan, &entry.node);
         }
-        secondaries.admit(reader, &self.origin, Some(fields), place, !shares_mname(fields, plan));
-        self.expect_ns(reader, fields.entry("ns").is_some(), place);
+        sections.secondaries.admit(reader, &self.origin, Some(fields), place, !shares_mname(fields, plan));
+        if fields.entry("ns").is_none() {
+            self.expect_ns(reader, sections.server_name, place);
+        }
     }
 
     /// Warns of name servers within the region.
@@ -241,35 +229,30 @@ impl Context<'_> {
     }
 
     /// Warns of a region that leaves its name servers to its members.
-    fn expect_ns(&self, reader: &mut Reader<'_>, is_given: bool, place: &str) {
-        if !is_given {
-            let own = self.server_name;
-            let found = if own.label_count() < 2 { ", a name that nobody can find," } else { "" };
-            reader.warn(
-                self.entry.key_at,
-                format!(
-                    "{place} has no \"ns\"; the name servers that all members list are used, {own}{found} when there is none; \
-                     better list those that the region is delegated to"
-                ),
-            );
-        }
+    fn expect_ns(&self, reader: &mut Reader<'_>, server_name: &Name, place: &str) {
+        let found = if server_name.label_count() < 2 { ", a name that nobody can find," } else { "" };
+        let message = format!(
+            "{place} has no \"ns\"; the name servers that all members list are used, {server_name}{found} when there \
+                 is none; better list those that the region is delegated to"
+        );
+        reader.warn(self.entry.key_at, message);
     }
 
     //--- Members ---
 
     /// Reads the list of members; none when it is no list or an empty one.
-    fn read_members(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Vec<Name>> {
+    fn read_members<'n>(&self, reader: &mut Reader<'_>, key: &str, node: &'n Node) -> Option<Vec<Name>> {
         let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
-        let named = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-            let text = reader.text(key, node, "the name of a zone in quotes")?;
-            Some((reader.parse_name(node.at, text)?, text.to_string(), node.at))
-        };
-        let written = reader.list(key, node, wanted, named)?;
-        if matches!(&node.value, Value::List(items) if items.is_empty()) {
-            let place = self.place();
-            reader.error(node.at, format!("{place} has no members; write the names of its zones between the brackets"));
-            return None;
+        let items = reader.items(key, node, false, wanted)?;
+        if items.is_empty() {
+            let (place, advice) = (self.place(), "write the names of its zones between the brackets");
+            return reader.refuse(node.at, format!("{place} has no members; {advice}"));
         }
+        let mut named = |item: &'n Node| {
+            let text = reader.text(key, item, "the name of a zone in quotes")?;
+            Some((reader.parse_name(item.at, text)?, text, item.at))
+        };
+        let written: Vec<(Name, &str, usize)> = items.iter().filter_map(&mut named).collect();
         let mut members: Vec<Name> = Vec::new();
         for (index, (name, text, at)) in written.iter().enumerate() {
             if members.contains(name) {
@@ -305,10 +288,8 @@ impl Context<'_> {
         let mut candidates: Vec<&Name> = self.zones.keys().filter(|zone| !listed.contains(zone)).collect();
         candidates.sort_by_key(|zone| self.zones[*zone]);
         let candidates: Vec<String> = candidates.into_iter().map(without_dot).collect();
-        let advice = match suggest(&without_dot(name), candidates.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => "add it to [zones] or remove it here".to_string(),
-        };
+        let otherwise = || "add it to [zones] or remove it here".to_string();
+        let advice = did_you_mean(&without_dot(name), candidates.iter().map(String::as_str), otherwise);
         format!("{place} names unknown zone \"{text}\"; {advice}")
     }
 
@@ -330,11 +311,9 @@ impl Context<'_> {
     fn read_pattern(&self, reader: &mut Reader<'_>, key: &str, node: &Node, members: &[Name]) -> Option<OwnerPattern> {
         let text = reader.text(key, node, "an owner name such as \"cloudapi\" or \"*.cmon\"")?;
         if matches!(text, "*" | "@" | ".") {
-            reader.error(
-                node.at,
-                format!("\"{key}\" cannot be \"{text}\", it would empty the region; write a name such as \"cloudapi\""),
-            );
-            return None;
+            let message =
+                format!("\"{key}\" cannot be \"{text}\", it would empty the region; write a name such as \"cloudapi\"");
+            return reader.refuse(node.at, message);
         }
         let (below, relative) = match text.strip_prefix("*.") {
             Some(rest) => (true, rest),
@@ -345,8 +324,7 @@ impl Context<'_> {
             let message = format!(
                 "\"{text}\" is no owner pattern; write a whole name such as \"cloudapi\", or \"*.cmon\" for all below one"
             );
-            reader.error(node.at, message);
-            return None;
+            return reader.refuse(node.at, message);
         }
         let name = reader.parse_name(node.at, relative)?;
         let full = members.iter().chain([&self.origin]).find(|origin| name.is_within(origin));
@@ -359,45 +337,36 @@ impl Context<'_> {
                 None => "write a name below it, such as \"cloudapi\"".to_string(),
             };
             let text = shorten(text);
-            reader.error(node.at, format!("\"{text}\" is a full name, patterns are relative to the zone; {advice}"));
-            return None;
+            let message = format!("\"{text}\" is a full name, patterns are relative to the zone; {advice}");
+            return reader.refuse(node.at, message);
         }
         Some(OwnerPattern { name, below })
     }
 }
 
 /// Reads `ns`: a list of names or a policy.
-pub fn read_ns(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<NsPolicy> {
+fn read_ns(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<NsPolicy> {
     let wanted = "a list such as [\"ns1.example.com\"], or \"intersection\", or \"union\"";
-    match &node.value {
-        Value::Text(text) if text == "intersection" => return Some(NsPolicy::Intersection),
-        Value::Text(text) if text == "union" => return Some(NsPolicy::Union),
-        Value::Text(text) => {
-            let text = shorten(text);
-            let advice = match suggest(&text, ["intersection", "union"]) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None if text.contains('.') => format!("write [\"{text}\"]"),
-                None => format!("write {wanted}"),
-            };
-            reader.error(node.at, format!("\"{key}\" cannot be \"{text}\"; {advice}"));
-            return None;
-        }
-        Value::List(items) if items.is_empty() => {
-            reader.error(node.at, format!("\"{key}\" is empty; write {wanted}"));
-            return None;
-        }
-        _ => {}
+    if let Value::Text(text) = &node.value {
+        return match text.as_str() {
+            "intersection" => Some(NsPolicy::Intersection),
+            "union" => Some(NsPolicy::Union),
+            _ => {
+                let text = shorten(text);
+                let advice = did_you_mean(&text, ["intersection", "union"], || match text.contains('.') {
+                    true => format!("write [\"{text}\"]"),
+                    false => format!("write {wanted}"),
+                });
+                reader.refuse(node.at, format!("\"{key}\" cannot be \"{text}\"; {advice}"))
+            }
+        };
     }
-    let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
-    let mut names: Vec<Name> = Vec::new();
-    for (name, at) in reader.list(key, node, wanted, named)? {
-        if names.contains(&name) {
-            reader.error(at, format!("\"{key}\" lists {name} twice; remove one"));
-            continue;
-        }
-        names.push(name);
+    let items = reader.items(key, node, false, wanted)?;
+    if items.is_empty() {
+        return reader.refuse(node.at, format!("\"{key}\" is empty; write {wanted}"));
     }
-    Some(NsPolicy::Listed(names))
+    let twice = |name: &Name| format!("\"{key}\" lists {name} twice; remove one");
+    Some(NsPolicy::Listed(reader.distinct(key, items, Reader::name, Name::eq, twice)))
 }
 
 /// Reads a fraction such as `1/3`, above zero and at most one.
@@ -407,10 +376,7 @@ fn read_fraction(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<(u32
     let parts = text.split_once('/').and_then(|(some, of)| Some((some.parse::<u16>().ok()?, of.parse::<u16>().ok()?)));
     match parts {
         Some((some, of)) if (1..=of).contains(&some) => Some((some.into(), of.into())),
-        _ => {
-            reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
-            None
-        }
+        _ => reader.refuse(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text))),
     }
 }
 

@@ -10,11 +10,12 @@
 
 use crate::acl::{Access, Prefix, PrefixError, Rule};
 use crate::catalog::CatalogPlan;
+use crate::client::Server;
 use crate::config::answers::Answers;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
-use crate::notify::{Target, Targets};
+use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
 use settings::fields::Fields;
@@ -22,7 +23,6 @@ use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
 use settings::tree::{Node, Value};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::name::Name;
 
 /// Versions that a history may have at most; differences over more are longer than the zone.
@@ -104,7 +104,7 @@ impl Default for HistoryLimits {
 pub struct Secondaries<'k> {
     keys: &'k Keys,
     /// Access rules and secondaries of every zone and region that has none of its own.
-    defaults: (Access, Vec<Target>),
+    defaults: (Access, Vec<Server>),
     /// Position of the default secondaries, until the error that nobody may transfer has been reported once.
     useless_at: Option<usize>,
     catalog: Option<(Name, usize)>,
@@ -193,16 +193,14 @@ impl<'k> Secondaries<'k> {
         self.admit(reader, &origin, None, "", true);
         let plan = CatalogPlan { origin, server_name: server_name.clone() };
         if !plan.has_room() {
-            reader.error(
-                at,
-                format!("below catalog {} its members' names have no room; write a shorter one", plan.origin),
-            );
+            let message = format!("below catalog {} its members' names have no room; write a shorter one", plan.origin);
+            reader.error(at, message);
         }
         Some(plan)
     }
 
     /// Reads the two lists that a zone may have of its own; what is absent is inherited.
-    fn read_lists(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> (Access, Vec<Target>) {
+    fn read_lists(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> (Access, Vec<Server>) {
         let access = fields.read(reader, "allow_transfer", |r, key, node| self.read_access(r, place, key, node));
         let targets = fields.read(reader, "notify", |r, key, node| self.read_targets(r, place, key, node));
         (access.unwrap_or_else(|| self.defaults.0.clone()), targets.unwrap_or_else(|| self.defaults.1.clone()))
@@ -213,12 +211,8 @@ impl<'k> Secondaries<'k> {
     /// Reads one rule or a list of them.
     fn read_access(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Access> {
         let wanted = "a list such as [\"192.0.2.0/24\", { key = \"transfer.example.com\" }]";
-        let one = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_rule(reader, place, key, node);
-        let rules = match &node.value {
-            Value::Text(_) | Value::Table(_) => one(reader, key, node).into_iter().collect(),
-            _ => reader.list(key, node, wanted, one)?,
-        };
-        Some(Access { rules })
+        let items = reader.items(key, node, node.is_text() || node.is_table(), wanted)?;
+        Some(Access { rules: items.iter().filter_map(|item| self.read_rule(reader, place, key, item)).collect() })
     }
 
     /// Reads one rule: a prefix, or a table with a prefix, a key, or both.
@@ -245,10 +239,9 @@ impl<'k> Secondaries<'k> {
         };
         if rule.key.is_none() && rule.prefix.is_some_and(|prefix| Prefix::EVERYTHING.contains(&prefix)) {
             let prefix = rule.prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
-            reader.warn(
-                node.at,
-                format!("{place} lets everyone copy the zone ({prefix}); write a longer prefix, or add a key"),
-            );
+            let message =
+                format!("{place} lets everyone copy the zone ({prefix}); write a longer prefix, or add a key");
+            reader.warn(node.at, message);
         }
         Some(rule)
     }
@@ -256,26 +249,16 @@ impl<'k> Secondaries<'k> {
     //--- Who is notified ---
 
     /// Reads one secondary or a list of them.
-    fn read_targets(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Target>> {
+    fn read_targets(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Server>> {
         let wanted = "a list of addresses such as [\"192.0.2.1\"]";
         let none = Inherited::default();
         let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-            let peer = read_peer(reader, self.keys, &ROLE, place, key, node, &none)?;
-            Some((Target { address: peer.address, key: peer.key, source: peer.source }, node.at))
+            read_peer(reader, self.keys, &ROLE, place, key, node, &none)
         };
-        let written = match &node.value {
-            Value::Text(_) | Value::Table(_) => one(reader, key, node).into_iter().collect(),
-            _ => reader.list(key, node, wanted, one)?,
-        };
-        let mut targets: Vec<Target> = Vec::new();
-        for (target, at) in written {
-            if targets.iter().any(|other| other.address == target.address) {
-                reader.error(at, format!("{place} notifies {} twice; remove one", target.address));
-            } else {
-                targets.push(target);
-            }
-        }
-        Some(targets)
+        let same = |one: &Server, other: &Server| one.address == other.address;
+        let twice = |target: &Server| format!("{place} notifies {} twice; remove one", target.address);
+        let items = reader.items(key, node, node.is_text() || node.is_table(), wanted)?;
+        Some(reader.distinct(key, items, one, same, twice))
     }
 }
 
@@ -285,8 +268,7 @@ fn read_ixfr_out(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Opti
         Value::Boolean(choice) => Some(Some(*choice)),
         Value::Text(text) if text == "auto" => Some(None),
         Value::Text(text) => {
-            reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write \"auto\", true or false", shorten(text)));
-            None
+            reader.refuse(node.at, format!("\"{key}\" cannot be \"{}\"; write \"auto\", true or false", shorten(text)))
         }
         _ => reader.wrong_type(key, node, "\"auto\", true or false"),
     }
@@ -301,59 +283,22 @@ const OR_KEY: &str = ", or { key = \"NAME\" }";
 pub fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node, or: &str) -> Option<Prefix> {
     let wanted = "a prefix such as \"192.0.2.0/24\", \"192.0.2.1\" or \"2001:db8::/32\"";
     let text = reader.text(key, node, wanted)?;
-    if let Some(address) = text.split('/').next().and_then(|address| address.parse().ok())
-        && !reader.plain_address(node.at, address)
-    {
+    let address = text.split('/').next().and_then(|address| address.parse().ok());
+    if address.is_some_and(|address| !reader.plain_address(node.at, address)) {
         return None;
     }
     let error = match text.parse::<Prefix>() {
         Ok(prefix) => return Some(prefix),
         Err(error) => error,
     };
-    let advice = match (error, split_prefix(text)) {
-        (PrefixError::HostBits, Some((address, length))) => {
-            format!("write \"{}/{length}\" for the network, or \"{address}\" for the host", mask(address, length))
+    let advice = match (error, address) {
+        (PrefixError::HostBits(network), Some(address)) => {
+            format!("write \"{network}\" for the network, or \"{address}\" for the host")
         }
         (PrefixError::Length(most), _) => format!("write 0 to {most} behind the slash"),
         _ if text == "any" => "write \"0.0.0.0/0\" and \"::/0\" if everyone is meant".to_string(),
         _ if text == "none" => "write [] for nobody".to_string(),
         _ => format!("write {wanted}{or}"),
     };
-    reader.error(node.at, format!("\"{}\" is no address prefix ({error}); {advice}", shorten(text)));
-    None
-}
-
-/// Address and length of a text whose form is right.
-fn split_prefix(text: &str) -> Option<(IpAddr, u32)> {
-    let (address, length) = text.split_once('/')?;
-    Some((address.parse().ok()?, length.parse().ok()?))
-}
-
-/// The first address of the network that an address is in; `length` is no more than its bits.
-fn mask(address: IpAddr, length: u32) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-            Ipv4Addr::from(u32::from(address) & mask).into()
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-            Ipv6Addr::from(u128::from(address) & mask).into()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn networks_are_advised() {
-        let network = |address: &str, length| mask(address.parse().unwrap(), length).to_string();
-        assert_eq!(network("192.0.2.77", 24), "192.0.2.0");
-        assert_eq!(network("192.0.2.77", 0), "0.0.0.0");
-        assert_eq!(network("192.0.2.77", 32), "192.0.2.77");
-        assert_eq!(network("2001:db8:1::1", 32), "2001:db8::");
-        assert_eq!(network("2001:db8::1", 0), "::");
-    }
+    reader.refuse(node.at, format!("\"{}\" is no address prefix ({error}); {advice}", shorten(text)))
 }

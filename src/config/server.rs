@@ -12,7 +12,7 @@ use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::serve::{ListenPlan, TlsPlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
-use settings::schema::{Kind, Table, key, suggest};
+use settings::schema::{Kind, Table, did_you_mean, key};
 use settings::tree::{Node, Value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -228,14 +228,10 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
         ("certificate", "write the path of a PEM file"),
         ("key", "write the path of a PEM file"),
     ] {
-        if fields.lacks(name) {
-            reader.error(key_at, format!("{} has no \"{name}\"; {advice}", TLS.path));
-        }
+        fields.need(reader, name, key_at, format!("{} has no \"{name}\"; {advice}", TLS.path));
     }
     for (name, path) in [("certificate", &certificate), ("key", &key)] {
-        if let (Some(path), Some(entry)) = (path, fields.entry(name)) {
-            sections.files.push((name, path.clone(), entry.node.at));
-        }
+        sections.files.extend(path.clone().zip(fields.entry(name)).map(|(path, entry)| (name, path, entry.node.at)));
     }
     if let (Some(placed), Some(certificate), Some(key)) = (listen, certificate, key) {
         let listen = placed.iter().map(|(address, _)| *address).collect();
@@ -271,20 +267,13 @@ fn log_level(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String> 
     let text = reader.text(key, node, wanted)?;
     // A filter takes any lone word for the name of a module, so that a mistyped level would log nothing else.
     if !text.contains(['=', ',', '[']) && !LEVELS.contains(&text) {
-        let advice = match suggest(text, LEVELS) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => format!("write {wanted}"),
-        };
-        reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
-        return None;
+        let advice = did_you_mean(text, LEVELS, || format!("write {wanted}"));
+        return reader.refuse(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
     }
-    match EnvFilter::builder().parse(text) {
-        Ok(_) => Some(text.to_string()),
-        Err(error) => {
-            reader.error(node.at, format!("\"{}\" is no filter ({error}); write {wanted}", shorten(text)));
-            None
-        }
+    if let Err(error) = EnvFilter::builder().parse(text) {
+        return reader.refuse(node.at, format!("\"{}\" is no filter ({error}); write {wanted}", shorten(text)));
     }
+    Some(text.to_string())
 }
 
 //--- Addresses ---
@@ -306,8 +295,8 @@ fn read_listen(
 /// Reads one address or a list of at least one.
 fn some_addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
     if matches!(&node.value, Value::List(items) if items.is_empty()) {
-        reader.error(node.at, format!("\"{key}\" is empty; write for example [\"0.0.0.0:{port}\", \"[::]:{port}\"]"));
-        return None;
+        let message = format!("\"{key}\" is empty; write for example [\"0.0.0.0:{port}\", \"[::]:{port}\"]");
+        return reader.refuse(node.at, message);
     }
     addresses(reader, key, node, port)
 }
@@ -318,15 +307,13 @@ fn addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Opti
     let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
         let address = reader.address(key, node, port)?;
         if address.ip().is_multicast() || address.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            reader.error(node.at, format!("nothing can listen on {}; write an address of this machine", address.ip()));
-            return None;
+            let message = format!("nothing can listen on {}; write an address of this machine", address.ip());
+            return reader.refuse(node.at, message);
         }
         Some((address, node.at))
     };
-    match &node.value {
-        Value::Text(_) => one(reader, key, node).map(|placed| vec![placed]),
-        _ => reader.list(key, node, &wanted, one),
-    }
+    let items = reader.items(key, node, node.is_text(), &wanted)?;
+    Some(items.iter().filter_map(|item| one(reader, key, item)).collect())
 }
 
 /// Reports TCP addresses that are asked for more than once; every listener has a TCP half.

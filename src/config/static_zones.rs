@@ -6,22 +6,23 @@
 //!
 //! RFCs: 1035 section 5 (text), 2782 (SRV), 6763 (services), OpenStack "DNS-based Service Discovery".
 
-use crate::config::apex::{Apex, Surroundings, apex, blank_soa, expire, read_ns};
-use crate::config::instances::{self, Written};
-use crate::config::names::SELF;
+use crate::config::apex::{Apex, apex, blank_soa, expire, read_ns};
+use crate::config::instances;
+use crate::config::names::{SELF, is_marked};
 use crate::config::primaries::ZONE;
-use crate::config::secondaries::{Secondaries, outgoing};
+use crate::config::secondaries::outgoing;
+use crate::config::sections::Sections;
 use crate::config::trees::TREE;
 use crate::static_zone::openstack::{self, Offer};
 use crate::static_zone::{self, OwnRecord, StaticZonePlan};
 use crate::zone::{Soa, SoaFields, TextRecord, read_text};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
-use settings::schema::{Kind, Table, key, suggest};
+use settings::schema::{Kind, Table, key};
 use settings::tree::{Entry, Node, Value};
 use std::time::Duration;
 use wire::dnssd::{Endpoint, ServiceType};
-use wire::name::Name;
+use wire::name::{Name, NameBuf};
 use wire::rr::{self, TypeName, rtype};
 use wire::serial::Serial;
 
@@ -90,10 +91,7 @@ impl Apex for StaticZonePlan {
 
 /// Returns true if a table of `[zones]` has its records itself, also if the key is misspelt.
 pub fn is_services(entry: &Entry) -> bool {
-    let Value::Table(fields) = &entry.node.value else { return false };
-    let has = |key: &str| fields.iter().any(|field| field.key == key);
-    let near = |field: &Entry| suggest(&field.key, MARKS).is_some();
-    MARKS.into_iter().any(has) || (!has("primaries") && !has("zookeeper") && fields.iter().any(near))
+    is_marked(entry, &MARKS, &["primaries", "zookeeper"])
 }
 
 /// Reads the table of one zone.
@@ -101,8 +99,7 @@ pub fn read_services(
     reader: &mut Reader<'_>,
     zone: Name,
     entry: &Entry,
-    around: &Surroundings<'_>,
-    secondaries: &mut Secondaries<'_>,
+    sections: &mut Sections<'_>,
 ) -> Option<StaticZonePlan> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let advise = |key: &str| {
@@ -111,8 +108,8 @@ pub fn read_services(
         other.then(|| advice.to_string())
     };
     let mut plan = StaticZonePlan {
-        soa: blank_soa(&zone, around.server_name),
-        ns: vec![around.server_name.clone()],
+        soa: blank_soa(&zone, sections.server_name),
+        ns: vec![sections.server_name.clone()],
         ns_ttl: 0,
         serial: None,
         records: Vec::new(),
@@ -123,12 +120,12 @@ pub fn read_services(
     let fields = SERVICES.read_with_advice(reader, &entry.node, &place, &mut plan, advise)?;
     let ttl = fields.read(reader, "ttl", Reader::ttl).unwrap_or_default();
     let written = fields.read(reader, "services", |r, key, node| read_records(r, key, node, &plan.zone, ttl));
+    let written = written.unwrap_or_default();
     plan.ns = read_ns(reader, &fields, &place).unwrap_or(plan.ns);
     plan.offers = fields.read(reader, "openstack", |r, _, node| read_offers(r, &place, node)).unwrap_or_default();
     // Replicas that write one primary into the SOA may differ under one serial, unless they are told the serial.
     let mname = fields.entry("mname").map(|entry| &entry.node.value);
     let own_mname = !matches!(mname, Some(Value::Text(name)) if name != SELF);
-    let written = written.unwrap_or_default();
     let openstack_at = fields.entry("openstack").map_or(entry.key_at, |entry| entry.node.at);
     instances::check(reader, &plan, &written, openstack_at);
     take_written(reader, &fields, written, &mut plan);
@@ -151,20 +148,17 @@ pub fn read_services(
         Ok(_) => {}
         Err(error) => reader.error(at, format!("{place} makes no zone ({error}); correct its records")),
     }
-    secondaries.admit(reader, &plan.zone, Some(&fields), &place, own_mname || plan.serial.is_some());
+    sections.secondaries.admit(reader, &plan.zone, Some(&fields), &place, own_mname || plan.serial.is_some());
     Some(plan)
 }
 
 //--- Records ---
 
-/// Reads records: one text, or a list of them, each of which goes on where the one before ends.
-fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, ttl: u32) -> Option<Vec<Written>> {
+/// Reads records: one text, or a list of them, each of which goes on where the one before ends. Their places are those in
+/// the file.
+fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, ttl: u32) -> Option<Vec<TextRecord>> {
     let wanted = "records as in a zone file, such as \"os A 192.0.2.80\", or a list of them";
-    let single = std::slice::from_ref(node);
-    let items = match &node.value {
-        Value::List(items) => items,
-        _ => single,
-    };
+    let items = reader.items(key, node, !node.is_list(), wanted)?;
     let (mut text, mut parts) = (String::new(), Vec::new());
     for item in items {
         parts.push((text.len(), item.at));
@@ -180,9 +174,7 @@ fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, tt
         let at = place(reader, fault.at);
         reader.error(at, format!("{fault}; the text is read as a zone file"));
     }
-    Some(
-        records.into_iter().map(|record| (place(reader, record.at), record)).map(|(at, record)| (record, at)).collect(),
-    )
+    Some(records.into_iter().map(|record| TextRecord { at: place(reader, record.at), ..record }).collect())
 }
 
 /// Returns the position in the file of octet `offset` of a string's value; the string begins at `at`.
@@ -225,17 +217,18 @@ fn escape(rest: &str) -> (usize, usize) {
 }
 
 /// Takes in written records: SOA and NS of the apex in place of the keys, everything else as it is.
-fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Written>, plan: &mut StaticZonePlan) {
+fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<TextRecord>, plan: &mut StaticZonePlan) {
     let mut written_ns: Vec<Name> = Vec::new();
-    let mut soa_at = None;
-    for (record, at) in written {
+    let mut has_soa = false;
+    for record in written {
+        let at = record.at;
         let is_apex = record.owner.to_name() == plan.zone;
         let given = |keys: &[&str]| keys.iter().find(|key| fields.entry(key).is_some()).copied().map(str::to_owned);
         let twice = |key: &str| format!("\"{key}\" is written beside the text that says the same; remove one of them");
         match record.rtype {
-            rtype::SOA if is_apex && soa_at.is_some() => reader.error(at, "second SOA record; remove one".to_string()),
+            rtype::SOA if is_apex && has_soa => reader.error(at, "second SOA record; remove one".to_string()),
             rtype::SOA if is_apex => {
-                soa_at = Some(at);
+                has_soa = true;
                 if let Some(key) = given(&["serial", "mname", "rname", "soa_ttl"]) {
                     reader.error(at, twice(&key));
                 }
@@ -245,8 +238,7 @@ fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Writt
                 if let Some(key) = given(&["ns", "ns_ttl"]).filter(|_| written_ns.is_empty()) {
                     reader.error(at, twice(&key));
                 }
-                let server = wire::name::NameBuf::from_wire(&record.rdata).map(|server| server.to_name());
-                written_ns.extend(server);
+                written_ns.extend(NameBuf::from_wire(&record.rdata).map(|server| server.to_name()));
                 plan.ns_ttl = record.ttl;
             }
             rtype::SOA | rtype::PLACEHOLDER => {
@@ -272,8 +264,8 @@ fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Writt
 fn read_written_soa(record: &TextRecord) -> (SoaFields, Option<Serial>) {
     let sound = "text gives sound RDATA";
     let numbers = Soa::from_rdata(&record.rdata).expect(sound);
-    let (mname, end) = wire::name::NameBuf::read(&record.rdata, 0).expect(sound);
-    let (rname, _) = wire::name::NameBuf::read(&record.rdata, end).expect(sound);
+    let (mname, end) = NameBuf::read(&record.rdata, 0).expect(sound);
+    let (rname, _) = NameBuf::read(&record.rdata, end).expect(sound);
     let Soa { serial, refresh, retry, expire, minimum } = numbers;
     let (mname, rname) = (mname.to_name(), rname.to_name());
     (SoaFields { mname, rname, ttl: record.ttl, refresh, retry, expire, minimum }, Some(serial))
@@ -283,18 +275,8 @@ fn read_written_soa(record: &TextRecord) -> (SoaFields, Option<Serial>) {
 
 /// Reads a list of services.
 fn read_offers(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Vec<Offer>> {
-    let single = std::slice::from_ref(node);
-    let items = match &node.value {
-        Value::Table(_) => single,
-        Value::List(items) => items,
-        _ => {
-            return reader.wrong_type(
-                "openstack",
-                node,
-                "a table { type = \"identity\", url = \"https://...\" }, or a list",
-            );
-        }
-    };
+    let wanted = "a table { type = \"identity\", url = \"https://...\" }, or a list";
+    let items = reader.items("openstack", node, node.is_table(), wanted)?;
     let mut offers: Vec<Offer> = Vec::new();
     for item in items {
         let Some(offer) = read_offer(reader, place, item) else { continue };
@@ -314,10 +296,8 @@ fn read_offer(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Offer
     let mut offer = OfferDraft::default();
     let fields = OPENSTACK.read(reader, node, &place, &mut offer)?;
     for key in ["type", "url"] {
-        if fields.lacks(key) {
-            let advice = "write type = \"identity\", url = \"https://os.example.com/\"";
-            reader.error(node.at, format!("{place} has no \"{key}\"; {advice}"));
-        }
+        let advice = "write type = \"identity\", url = \"https://os.example.com/\"";
+        fields.need(reader, key, node.at, format!("{place} has no \"{key}\"; {advice}"));
     }
     let OfferDraft { kind, endpoint, priority, weight } = offer;
     Some(Offer { kind: kind?, endpoint: endpoint?, priority, weight })

@@ -145,8 +145,7 @@ fn read_audit(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<
         5 => format!("write the second in front, \"0 {}\"", shorten(text)),
         _ => format!("write {wanted}"),
     };
-    reader.error(node.at, format!("\"{key}\" {fault}: \"{}\"; {advice}", shorten(text)));
-    None
+    reader.refuse(node.at, format!("\"{key}\" {fault}: \"{}\"; {advice}", shorten(text)))
 }
 
 /// Has the scheduler read the expression that it will run.

@@ -8,10 +8,11 @@
 //! RFCs: 1035 section 3.5 and 3596 section 2.5 (reverse names).
 
 use crate::acl::Prefix;
-use crate::config::apex::{Apex, Surroundings, apex, blank_soa, expire, read_ns};
-use crate::config::names::{Declared, SELF};
+use crate::config::apex::{Apex, apex, blank_soa, expire, read_ns};
+use crate::config::names::{Declared, SELF, is_marked};
 use crate::config::primaries::ZONE;
 use crate::config::secondaries::{Secondaries, outgoing, read_prefix};
+use crate::config::sections::Sections;
 use crate::config::transfer::REGRESS;
 use crate::source::zookeeper::TreePlan;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
@@ -19,7 +20,7 @@ use crate::source::zookeeper::zones::{self, path_of, reverse};
 use crate::zone::SoaFields;
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
-use settings::schema::{Kind, Table, key, suggest};
+use settings::schema::{Kind, Table, key};
 use settings::secret::{read_private_file, read_secret_file};
 use settings::tree::{Entry, Node, Value};
 use std::fs;
@@ -111,10 +112,7 @@ impl Apex for TreePlan {
 
 /// Returns true if a table of `[zones]` stands for a tree, also if the key is misspelt.
 pub fn is_tree(entry: &Entry) -> bool {
-    let Value::Table(fields) = &entry.node.value else { return false };
-    let has = |key: &str| fields.iter().any(|field| field.key == key);
-    let near = |field: &Entry| suggest(&field.key, [MARK]).is_some();
-    has(MARK) || (!has("primaries") && fields.iter().any(near))
+    is_marked(entry, &[MARK], &["primaries"])
 }
 
 /// A tree whose reverse zones are not judged yet.
@@ -132,7 +130,7 @@ pub fn read_tree<'n>(
     reader: &mut Reader<'_>,
     zone: Name,
     entry: &'n Entry,
-    around: &Surroundings<'_>,
+    sections: &Sections<'_>,
 ) -> Option<Draft<'n>> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let advise = |key: &str| {
@@ -144,22 +142,22 @@ pub fn read_tree<'n>(
         domain: zone.clone(),
         members: Vec::new(),
         session_timeout: Duration::ZERO,
-        connect_timeout: around.transfer.limits.connect_timeout,
+        connect_timeout: sections.transfer.limits.connect_timeout,
         serve_stale: Duration::ZERO,
         watches: Watches::Auto,
         binder_compat: false,
         digest: None,
         tls: None,
         max_reply: 0,
-        max_bytes: around.transfer.limits.max_bytes,
-        shrink_share: around.transfer.limits.shrink_share,
-        confirm_after: around.transfer.limits.confirm_after,
-        regress_after: around.transfer.timers.regress_after,
+        max_bytes: sections.transfer.limits.max_bytes,
+        shrink_share: sections.transfer.limits.shrink_share,
+        confirm_after: sections.transfer.limits.confirm_after,
+        regress_after: sections.transfer.timers.regress_after,
         zones: zones::Plan {
-            soa: blank_soa(&zone, around.server_name),
+            soa: blank_soa(&zone, sections.server_name),
             origin: zone,
             reverse: Vec::new(),
-            ns: vec![around.server_name.clone()],
+            ns: vec![sections.server_name.clone()],
             ns_ttl: 0,
             serial_offset: 0,
         },
@@ -172,8 +170,8 @@ pub fn read_tree<'n>(
     plan.zones.reverse = reverse.unwrap_or_else(|| if plan.binder_compat { all() } else { Vec::new() });
     plan.zones.soa.expire = expire(plan.serve_stale);
     plan.zones.ns = read_ns(reader, &fields, &place).unwrap_or(plan.zones.ns);
-    plan.digest = fields.read(reader, "digest", |r, key, node| read_digest(r, key, node, around.touch_disk));
-    plan.tls = fields.entry("tls").and_then(|entry| read_tls(reader, &place, entry, around.touch_disk));
+    plan.digest = fields.read(reader, "digest", |r, key, node| read_digest(r, key, node, sections.touch_disk));
+    plan.tls = fields.entry("tls").and_then(|entry| read_tls(reader, &place, entry, sections.touch_disk));
     let reverse_at = fields.entry("reverse").map_or(entry.key_at, |entry| entry.node.at);
     // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes
     // them.
@@ -196,10 +194,9 @@ impl Draft<'_> {
             if let Some(other) = trees.iter().find(|tree| tree.zones.reverse.contains(zone)) {
                 let (other, line) = (other.zone(), declared.get(zone).map_or(1, |at| reader.source.locate(*at).0));
                 let advice = "write \"reverse\" so that each reverse zone is made of one tree";
-                reader.error(
-                    at,
-                    format!("{place} makes reverse zone {zone}, and so does {other}, in line {line}; {advice}"),
-                );
+                let message =
+                    format!("{place} makes reverse zone {zone}, and so does {other}, in line {line}; {advice}");
+                reader.error(at, message);
             } else if let Some(first) = declared.get(zone) {
                 let (line, _) = reader.source.locate(*first);
                 let advice = "remove it from \"reverse\", or the zone itself";
@@ -218,31 +215,13 @@ impl Draft<'_> {
 
 /// Reads one member or a list of them.
 fn read_members(reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Member>> {
-    let single = std::slice::from_ref(node);
-    let items = match &node.value {
-        Value::Text(_) => single,
-        Value::List(items) => items,
-        _ => {
-            return reader.wrong_type(
-                key,
-                node,
-                "an address or a list such as [\"192.0.2.1:2181\", \"192.0.2.2:2181\"]",
-            );
-        }
-    };
+    let wanted = "an address or a list such as [\"192.0.2.1:2181\", \"192.0.2.2:2181\"]";
+    let items = reader.items(key, node, node.is_text(), wanted)?;
     if items.is_empty() {
         reader.error(node.at, format!("{place} has no member of the ensemble; write one between the brackets"));
     }
-    let mut members: Vec<Member> = Vec::new();
-    for item in items {
-        let Some(member) = read_member(reader, key, item) else { continue };
-        if members.contains(&member) {
-            reader.error(item.at, format!("{place} lists {member} twice; remove one"));
-        } else {
-            members.push(member);
-        }
-    }
-    Some(members)
+    let twice = |member: &Member| format!("{place} lists {member} twice; remove one");
+    Some(reader.distinct(key, items, read_member, Member::eq, twice))
 }
 
 /// Reads an address or host name, with or without a port.
@@ -250,17 +229,15 @@ fn read_member(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Member
     let wanted = "an address or host name such as \"192.0.2.1\", \"[2001:db8::1]:2181\" or \"zk1.example.com:2181\"";
     let text = reader.text(key, node, wanted)?;
     let advice = match text {
-        _ if text.contains(',') => "write a list, each member in quotes",
-        _ if text.contains("://") => "write the address alone, and for TLS tls = { ca = \"FILE\" }",
-        _ if text.contains('/') => "write the path behind the slash as \"chroot\"",
+        _ if text.contains(',') => "write a list, each member in quotes".to_string(),
+        _ if text.contains("://") => "write the address alone, and for TLS tls = { ca = \"FILE\" }".to_string(),
+        _ if text.contains('/') => "write the path behind the slash as \"chroot\"".to_string(),
         _ => match parse_member(text) {
             Some(member) => return Some(member),
-            None => "write",
+            None => format!("write {wanted}"),
         },
     };
-    let advice = if advice == "write" { format!("write {wanted}") } else { advice.to_string() };
-    reader.error(node.at, format!("\"{}\" is no member of an ensemble; {advice}", shorten(text)));
-    None
+    reader.refuse(node.at, format!("\"{}\" is no member of an ensemble; {advice}", shorten(text)))
 }
 
 /// Reads `1.2.3.4`, `::1`, `[::1]`, `name`, each with a port behind a colon, or without.
@@ -301,18 +278,15 @@ fn read_chroot(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String
     if text.starts_with('/') && path.split('/').skip(1).all(is_part) {
         return Some(path.to_string());
     }
-    reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
-    None
+    reader.refuse(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)))
 }
 
 /// Reads how long a reply may be.
 fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
     let size = reader.size(key, node)?;
     let within = u32::try_from(size).ok().filter(|size| MAX_REPLIES.contains(size));
-    if within.is_none() {
-        reader.error(node.at, format!("\"{key}\" cannot be {size} octets; write \"64KiB\" to \"1GiB\""));
-    }
-    within
+    let fault = || format!("\"{key}\" cannot be {size} octets; write \"64KiB\" to \"1GiB\"");
+    within.or_else(|| reader.refuse(node.at, fault()))
 }
 
 //--- Reverse zones ---
@@ -320,20 +294,9 @@ fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32
 /// Reads a list of reverse zones, as names or as prefixes.
 fn read_reverse(reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Name>> {
     let wanted = "a list such as [\"172.27.0.0/16\", \"10.in-addr.arpa\", \"fd00::/64\"]";
-    let one = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((read_reverse_zone(reader, key, node)?, node.at));
-    let written = match &node.value {
-        Value::Text(_) => one(reader, key, node).into_iter().collect(),
-        _ => reader.list(key, node, wanted, one)?,
-    };
-    let mut zones: Vec<Name> = Vec::new();
-    for (zone, at) in written {
-        if zones.contains(&zone) {
-            reader.error(at, format!("{place} names reverse zone {zone} twice; remove one"));
-        } else {
-            zones.push(zone);
-        }
-    }
-    Some(zones)
+    let items = reader.items(key, node, node.is_text(), wanted)?;
+    let twice = |zone: &Name| format!("{place} names reverse zone {zone} twice; remove one");
+    Some(reader.distinct(key, items, read_reverse_zone, Name::eq, twice))
 }
 
 /// Reads one reverse zone.
@@ -347,8 +310,7 @@ fn read_reverse_zone(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<
     let name = reader.parse_name(node.at, text)?;
     let root = |root: &&str| Name::parse(root).is_ok_and(|root| name.is_within(&root));
     if !REVERSE_ROOTS.iter().any(root) {
-        reader.error(node.at, format!("\"{}\" is no reverse zone; write {wanted}", shorten(text)));
-        return None;
+        return reader.refuse(node.at, format!("\"{}\" is no reverse zone; write {wanted}", shorten(text)));
     }
     Some(name)
 }
@@ -390,8 +352,7 @@ fn read_digest(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool
             "is not one line user:password; write nothing else into it".to_string()
         }
     };
-    reader.error(node.at, format!("\"{key}\" {} {fault}", file.display()));
-    None
+    reader.refuse(node.at, format!("\"{key}\" {} {fault}", file.display()))
 }
 
 /// Reads `tls`.
@@ -401,9 +362,7 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
     let ca_file = fields.read(reader, "ca", Reader::path);
     let certificate_file = fields.read(reader, "certificate", Reader::path);
     let key_file = fields.read(reader, "key", Reader::path);
-    if fields.lacks("ca") {
-        reader.error(entry.key_at, format!("{place} has no \"ca\"; write the path of a PEM file"));
-    }
+    fields.need(reader, "ca", entry.key_at, format!("{place} has no \"ca\"; write the path of a PEM file"));
     if fields.lacks("certificate") != fields.lacks("key") {
         reader.error(entry.key_at, format!("{place} has one of \"certificate\" and \"key\"; write both, or neither"));
     }
@@ -426,8 +385,7 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
     };
     let plan = TlsPlan { ca_file, ca, identity };
     if touch_disk && let Err(error) = plan.connector() {
-        reader.error(entry.key_at, format!("{place} cannot be used: {error}; write the paths of PEM files"));
-        return None;
+        return reader.refuse(entry.key_at, format!("{place} cannot be used: {error}; write the paths of PEM files"));
     }
     Some(plan)
 }

@@ -8,18 +8,16 @@
 //!
 //! Cost: O(members squared) for each zone.
 
-use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::primaries::{WAY, Way};
-use crate::config::regions::{APEX_KEYS, Context, MERGE_KEYS, read_ns};
-use crate::config::secondaries::{Secondaries, outgoing};
-use crate::config::transfer::TransferSection;
+use crate::config::regions::{Context, MERGE_KEYS, apex};
+use crate::config::secondaries::outgoing;
+use crate::config::sections::Sections;
 use crate::merge::RegionPlan;
 use crate::transfer::ZonePlan;
-use settings::fields::put;
 use settings::read::{Reader, shorten};
-use settings::schema::{Kind, Table, key};
-use settings::tree::{Entry, Node, Value};
+use settings::schema::{Table, key};
+use settings::tree::{Entry, Node};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::name::Name;
@@ -32,14 +30,8 @@ pub static UNITED: Table<RegionPlan> = Table {
     path: "[zones.\"NAME\"] with members",
     help: "A zone of which several primaries have parts, such as a reverse zone that several datacenters share",
     keys: &[
-        &[
-            key("members", "", "who has parts of the zone; the first settles conflicts").bound("list of tables"),
-            key("ns", r#""intersection""#, "the name servers of the zone")
-                .takes(Kind::Own("names, \"intersection\" or \"union\"", |r, key, node, zone| {
-                    put(&mut zone.ns, read_ns(r, key, node))
-                })),
-        ],
-        APEX_KEYS,
+        &[key("members", "", "who has parts of the zone; the first settles conflicts").bound("list of tables")],
+        &apex("the name servers of the zone"),
         MERGE_KEYS,
         &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
     ],
@@ -59,26 +51,24 @@ pub static UNITED_MEMBER: Table<Way> = Table {
 /// Reads a zone with members: how each is transferred, and how the zone is made of them.
 pub fn read_united(
     reader: &mut Reader<'_>,
-    (zone, entry): (&Name, &Entry),
-    transfer: &TransferSection,
-    server_name: &Name,
-    keys: &Keys,
-    secondaries: &mut Secondaries<'_>,
+    zone: &Name,
+    entry: &Entry,
+    sections: &mut Sections<'_>,
 ) -> Option<(Vec<ZonePlan>, RegionPlan)> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let none = Declared::new();
-    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none, server_name };
-    let mut region = context.blank();
+    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none };
+    let mut region = context.blank(sections.server_name);
     let fields = UNITED.read(reader, &entry.node, &place, &mut region)?;
     let wanted = "a list of tables such as [{ id = \"west-1\", primaries = [\"192.0.2.1\"] }]";
-    let member = |r: &mut Reader<'_>, _: &str, node: &Node| read_member(r, zone, node, &place, transfer, keys);
-    let members = fields.read(reader, "members", |r, key, node| r.list(key, node, wanted, member))?;
-    if matches!(&entry.node.get("members")?.value, Value::List(items) if items.is_empty()) {
+    let items = fields.entry("members").and_then(|members| reader.items("members", &members.node, false, wanted))?;
+    if items.is_empty() {
         reader.error(entry.key_at, format!("{place} has no members; write {wanted}"));
     }
     let (mut plans, mut sources) = (Vec::<ZonePlan>::new(), HashMap::<IpAddr, Name>::new());
-    for (plan, at) in members {
-        let id = id_of(&plan.zone);
+    for item in items {
+        let Some(plan) = read_member(reader, zone, item, &place, sections) else { continue };
+        let (id, at) = (id_of(&plan.zone), item.at);
         if plans.iter().any(|other| other.zone == plan.zone) {
             reader.error(at, format!("{place} has two members with the id \"{id}\"; give each its own"));
             continue;
@@ -87,44 +77,39 @@ pub fn read_united(
             let first = sources.entry(address).or_insert_with(|| plan.zone.clone());
             if *first != plan.zone {
                 let first = id_of(first);
-                reader.warn(
-                    at,
-                    format!(
-                        "{place} has primary {address} in the members \"{first}\" and \"{id}\"; it is told the serial \
+                let message = format!(
+                    "{place} has primary {address} in the members \"{first}\" and \"{id}\"; it is told the serial \
                          of \"{first}\", and its NOTIFY wakes both; better give each member an address of its own"
-                    ),
                 );
+                reader.warn(at, message);
             }
         }
         plans.push(plan);
     }
     region.members = plans.iter().map(|plan| plan.zone.clone()).collect();
-    context.finish(reader, &fields, &mut region, &place, secondaries);
+    context.finish(reader, &fields, &mut region, &place, sections);
     region.is_united = true;
     Some((plans, region))
 }
 
-/// Reads one member, and where it stands.
+/// Reads one member.
 fn read_member(
     reader: &mut Reader<'_>,
     zone: &Name,
     node: &Node,
     place: &str,
-    transfer: &TransferSection,
-    keys: &Keys,
-) -> Option<(ZonePlan, usize)> {
+    sections: &Sections<'_>,
+) -> Option<ZonePlan> {
     let any = format!("a member of {place}");
-    let mut way = Way::new(zone.clone(), zone.clone(), transfer);
+    let mut way = Way::new(zone.clone(), zone.clone(), sections.transfer);
     let fields = UNITED_MEMBER.read(reader, node, &any, &mut way)?;
-    if fields.lacks("id") {
-        reader.error(node.at, format!("{any} has no id; write id = \"NAME OF ITS DATACENTER\""));
-    }
+    fields.need(reader, "id", node.at, format!("{any} has no id; write id = \"NAME OF ITS DATACENTER\""));
     let name = fields.read(reader, "id", |r, key, node| read_id(r, key, node, zone));
     let own = name.as_ref().map_or(any, |name| format!("member \"{}\" of {place}", id_of(name)));
     // Its other keys are judged whether or not it has a name.
     way.plan.zone = name.clone().unwrap_or_else(|| zone.clone());
-    let plan = way.finish(reader, &fields, (&own, node.at), keys);
-    name.and(plan).map(|plan| (plan, node.at))
+    let plan = way.finish(reader, &fields, (&own, node.at), sections.keys);
+    name.and(plan)
 }
 
 /// Reads the id of a member; gives the name that it is kept under.
@@ -133,8 +118,7 @@ fn read_id(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name) -> Opti
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let advice = "write letters, digits, hyphens or underscores, such as \"west-1\"";
     if text.is_empty() || !text.bytes().all(is_plain) {
-        reader.error(node.at, format!("\"{}\" is no id of a member; {advice}", shorten(text)));
-        return None;
+        return reader.refuse(node.at, format!("\"{}\" is no id of a member; {advice}", shorten(text)));
     }
     // The id makes the first label longer (RFC 1035 section 2.3.4).
     let name = Name::parse(&format!("{text}{MARK}{zone}")).ok();

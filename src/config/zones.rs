@@ -7,11 +7,9 @@
 //!
 //! RFCs: 4343 (case of names).
 
-use crate::config::apex::Surroundings;
-use crate::config::keys::Keys;
-use crate::config::names::{Declared, report_twice, report_unquoted, unquoted_names};
+use crate::config::names::{Declared, read_names, unquoted_names};
 use crate::config::primaries::{ZONE, read_zone};
-use crate::config::secondaries::Secondaries;
+use crate::config::sections::Sections;
 use crate::config::static_zones::{is_services, read_services};
 use crate::config::trees::{is_tree, read_tree};
 use crate::source::zookeeper::TreePlan;
@@ -34,18 +32,10 @@ pub struct ZonesSection<'n> {
 }
 
 /// Reads `[zones]` in file order: zones from primaries, those from ZooKeeper, and our own.
-pub fn read_zones<'n>(
-    reader: &mut Reader<'_>,
-    root: &Fields<'n>,
-    around: &Surroundings<'_>,
-    keys: &Keys,
-    secondaries: &mut Secondaries<'_>,
-) -> ZonesSection<'n> {
+pub fn read_zones<'n>(reader: &mut Reader<'_>, root: &Fields<'n>, sections: &mut Sections<'_>) -> ZonesSection<'n> {
     let mut found = ZonesSection::default();
     let mut drafts = Vec::new();
-    if root.lacks("zones") {
-        reader.error(0, format!("no zones; {NO_ZONES_ADVICE}"));
-    }
+    root.need(reader, "zones", 0, format!("no zones; {NO_ZONES_ADVICE}"));
     let Some(section) = root.entry("zones") else { return found };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("zones", &section.node, "a table of zone names and addresses");
@@ -54,34 +44,25 @@ pub fn read_zones<'n>(
     if entries.is_empty() {
         reader.error(section.key_at, format!("[zones] is empty; {NO_ZONES_ADVICE}"));
     }
-    for entry in entries {
-        let (is_tree, is_own) = (is_tree(entry), is_services(entry));
-        if let Some(names) = unquoted_names(entry, &ZONE).filter(|_| !is_tree && !is_own && !is_united(entry)) {
-            report_unquoted(reader, entry, &names);
-            found
-                .declared
-                .extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
-            continue;
-        }
-        let Some(zone) = reader.parse_name(entry.key_at, &entry.key) else { continue };
-        if let Some(first) = found.declared.get(&zone) {
-            report_twice(reader, "zone", entry, *first);
-            continue;
-        }
+    let is_other = |entry: &Entry| is_tree(entry) || is_services(entry) || is_united(entry);
+    let split = |entry: &Entry| unquoted_names(entry, &ZONE).filter(|_| !is_other(entry));
+    let (named, unquoted) = read_names(reader, entries, "zone", split);
+    found.declared = unquoted.into_iter().collect();
+    for (zone, entry) in named {
         found.declared.insert(zone.clone(), entry.key_at);
-        if is_tree {
-            drafts.extend(read_tree(reader, zone, entry, around));
+        if is_tree(entry) {
+            drafts.extend(read_tree(reader, zone, entry, sections));
         } else if is_united(entry) {
             found.united.push((zone, entry));
-        } else if is_own {
-            found.services.extend(read_services(reader, zone, entry, around, secondaries));
+        } else if is_services(entry) {
+            found.services.extend(read_services(reader, zone, entry, sections));
         } else {
-            found.zones.extend(read_zone(reader, zone, entry, around.transfer, keys, secondaries));
+            found.zones.extend(read_zone(reader, zone, entry, sections));
         }
     }
     // A reverse zone may be the name of a zone further down.
     for draft in drafts {
-        let tree = draft.admit(reader, &mut found.declared, &found.trees, secondaries);
+        let tree = draft.admit(reader, &mut found.declared, &found.trees, &mut sections.secondaries);
         found.trees.extend(tree);
     }
     found

@@ -8,7 +8,7 @@
 
 use crate::config::Config;
 use crate::serve::ListenPlan;
-use crate::transfer::queue::{SETTLING_SOCKETS_EACH, SOCKETS_PER_POLL, polls_at_once};
+use crate::transfer::queue::{DOUBT_SOCKETS_EACH, SOCKETS_PER_POLL, polls_at_once};
 use crate::{control, serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -106,8 +106,8 @@ impl Descriptors {
         let zones = |each: usize| config.zones.len().min(primaries.saturating_mul(each));
         let transfers = zones(at_once).min(self.0 / LEAST_SHARE);
         let polls = (SOCKETS_PER_POLL * zones(polls_at_once(primaries))).min(self.0 / LEAST_SHARE);
-        let settling = primaries.saturating_mul(SETTLING_SOCKETS_EACH).min(self.0 / LEAST_SHARE);
-        ALWAYS + listeners + clients + transfers + polls + settling + PER_TREE * config.trees.len()
+        let doubts = primaries.saturating_mul(DOUBT_SOCKETS_EACH).min(self.0 / LEAST_SHARE);
+        ALWAYS + listeners + clients + transfers + polls + doubts + PER_TREE * config.trees.len()
     }
 }
 

@@ -60,15 +60,9 @@ impl DiskWork {
             tracing::warn!("waiting for the disk to {what}; it may not answer");
             std::future::pending::<Infallible>().await
         };
-        let given_up = async {
-            match patience {
-                Some(patience) => tokio::time::sleep(patience).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             result = result => result.map_err(|_| DiskError::Panicked(what)),
-            () = given_up => Err(DiskError::Silent(what, patience.unwrap_or_default())),
+            () = tokio::time::sleep(patience.unwrap_or(Duration::MAX)) => Err(DiskError::Silent(what, patience.unwrap_or_default())),
             never = told => match never {},
         }
     }

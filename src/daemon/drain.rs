@@ -6,41 +6,24 @@
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 
+use super::ways::{Ways, warn_of_loss};
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
-use crate::control::Reply;
-use crate::keeper::{self, RegionView, View};
-use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope};
+use crate::control::{DrainOrder, Reply, TargetText};
+use crate::keeper::{self, Command, MemberStatus, RegionSnapshot, Snapshot};
+use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope, TracedMember};
+use crate::metrics::unix_seconds;
+use crate::view::handle::{in_thread, read_zone};
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tokio::sync::oneshot;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::OwnedMutexGuard;
 use wire::name::{self, Name};
 
 /// Largest number of names that a preview lists for one region; the total is always given.
 const LISTED_NAMES: usize = 20;
-
-/// An order as it comes from an operator.
-pub struct DrainOrder {
-    pub target: TargetText,
-    /// Duration of the drain; without it, the drain lasts until it is ended.
-    pub lasts: Option<Duration>,
-    pub reason: Option<String>,
-    /// True if a region may be left empty.
-    pub force: bool,
-    /// True to show the effect without draining anything.
-    pub preview: bool,
-}
-
-/// A target as operators write it.
-pub struct TargetText {
-    /// A member in full or by its first labels.
-    pub member: String,
-    pub region: Option<String>,
-    pub names: Option<String>,
-}
 
 /// Effect of a drain, as `--json` prints it.
 #[derive(Serialize)]
@@ -74,7 +57,7 @@ struct RegionReport {
 
 impl RegionReport {
     /// Cuts what a preview lists.
-    fn new(region: &RegionView, preview: Preview) -> RegionReport {
+    fn new(region: &RegionSnapshot, preview: Preview) -> RegionReport {
         RegionReport {
             region: region.plan.origin.clone(),
             pinned: region.pin.is_some(),
@@ -105,20 +88,20 @@ impl RegionReport {
 
 /// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
 /// keeper.
-pub async fn drain(keeper: &keeper::KeeperHandle, order: DrainOrder) -> Result<Reply, String> {
-    let view = keeper.look(!order.preview).await;
+pub async fn drain(ways: Ways, order: DrainOrder, _turn: OwnedMutexGuard<()>) -> Result<Reply, String> {
+    let view = ways.keeper.look(!order.preview).await;
     let now = SystemTime::now();
-    let target = order.target.resolve(&view)?;
-    let until = order.lasts.map(|lasts| now + lasts);
+    let target = resolve(&order.target, &view)?;
+    let lasts = order.milliseconds.map(Duration::from_millis);
+    let until = lasts.map(|lasts| now + lasts);
     let drain = Drain { target, since: now, until, reason: order.reason, configured: false };
     let replaced = view.drains.iter().find(|other| !other.configured && other.target == drain.target);
     let replaced = replaced.map(describe_drain);
     let meant = drain.clone();
-    let previewed = tokio::task::spawn_blocking(move || preview_regions(&view, &meant));
-    let regions = previewed.await.map_err(|error| error.to_string())?;
+    let regions = in_thread(move || Ok(preview_regions(&view, &meant))).await?;
     let mut report = DrainReport {
         target: drain.target.clone(),
-        until: drain.until.map(crate::metrics::unix_seconds),
+        until: drain.until.map(unix_seconds),
         reason: drain.reason.clone(),
         regions,
         done: false,
@@ -137,11 +120,9 @@ pub async fn drain(keeper: &keeper::KeeperHandle, order: DrainOrder) -> Result<R
         return Ok(Reply { ok: false, text, data: serde_json::json!(report) });
     }
     if !order.preview {
-        let (sender, done) = oneshot::channel();
-        let _ = keeper.commands.send(keeper::Command::Drain(Box::new(drain), sender)).await;
-        let persistent = done.await.map_err(|_| "the server is stopping".to_owned())?;
+        let persistent = ways.order(|done| Command::Drain(Box::new(drain), done)).await?;
         (report.done, report.persistent) = (true, Some(persistent));
-        let lasts = order.lasts.map(|lasts| format!(" for {}", format_duration(lasts))).unwrap_or_default();
+        let lasts = lasts.map(|lasts| format!(" for {}", format_duration(lasts))).unwrap_or_default();
         _ = writeln!(text, "drained{lasts}; \"aggregator undrain\" ends it");
         text.push_str("this server alone: for all replicas, write it as [[drains]] into their configuration\n");
         text.push_str(warn_of_loss(persistent));
@@ -149,19 +130,10 @@ pub async fn drain(keeper: &keeper::KeeperHandle, order: DrainOrder) -> Result<R
     Ok(Reply { ok: true, text, data: serde_json::json!(report) })
 }
 
-/// Returns the warning about an order that a restart would forget; empty if it is on disk.
-pub fn warn_of_loss(persistent: bool) -> &'static str {
-    if persistent {
-        ""
-    } else {
-        "not on disk: a restart would forget this; see the state folder in \"aggregator status\"\n"
-    }
-}
-
 /// Ends drains that operators have ordered: finds those that are meant and has the keeper end them.
-pub async fn undrain(keeper: &keeper::KeeperHandle, target: TargetText) -> Result<Reply, String> {
-    let view = keeper.look(true).await;
-    let wanted = target.resolve(&view)?;
+pub async fn undrain(ways: Ways, target: TargetText, _turn: OwnedMutexGuard<()>) -> Result<Reply, String> {
+    let view = ways.keeper.look(true).await;
+    let wanted = resolve(&target, &view)?;
     let of_member = || view.drains.iter().filter(|drain| drain.target.member == wanted.member);
     let is_meant = |drain: &&Drain| {
         wanted.region.as_ref().is_none_or(|region| drain.target.region.as_ref() == Some(region))
@@ -177,9 +149,7 @@ pub async fn undrain(keeper: &keeper::KeeperHandle, target: TargetText) -> Resul
         return Err(text);
     }
     let targets: Vec<DrainTarget> = meant.iter().map(|drain| drain.target.clone()).collect();
-    let (sender, done) = oneshot::channel();
-    let _ = keeper.commands.send(keeper::Command::Undrain(targets.clone(), sender)).await;
-    let persistent = done.await.map_err(|_| "the server is stopping".to_owned())?;
+    let persistent = ways.order(|done| Command::Undrain(targets.clone(), done)).await?;
     let mut text = String::new();
     meant.iter().for_each(|drain| _ = writeln!(text, "ended: {}", describe_drain(drain)));
     let data = serde_json::json!({ "ended": targets, "persistent": persistent });
@@ -190,19 +160,19 @@ pub async fn undrain(keeper: &keeper::KeeperHandle, target: TargetText) -> Resul
 //--- Preview ---
 
 /// Computes the effect of a drain on each region that it concerns.
-fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
+fn preview_regions(view: &Snapshot, drain: &Drain) -> Vec<RegionReport> {
     let concerned =
-        |region: &&RegionView| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
-    let mut regions: Vec<&RegionView> = view.regions.values().filter(concerned).collect();
+        |region: &&RegionSnapshot| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
+    let mut regions: Vec<&RegionSnapshot> = view.regions.values().filter(concerned).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     regions.into_iter().map(|region| RegionReport::new(region, preview(region, drain))).collect()
 }
 
 /// Computes the effect of a drain on a region.
-fn preview(region: &RegionView, drain: &Drain) -> Preview {
+fn preview(region: &RegionSnapshot, drain: &Drain) -> Preview {
     let plan = &region.plan;
-    let without = |(member, kept): (&Name, &keeper::MemberView)| {
-        let taken = kept.traced.taken.clone();
+    let without = |(member, traced): (&Name, &TracedMember)| {
+        let taken = traced.taken.clone();
         if !drain.concerns(member, &plan.origin) {
             return taken;
         }
@@ -212,7 +182,7 @@ fn preview(region: &RegionView, drain: &Drain) -> Preview {
         reduce(taken, scope)
     };
     let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
-    merge::preview(plan, region.merged.as_ref(), &members)
+    merge::preview(plan, region.merged.as_ref(), &members, Instant::now())
 }
 
 /// Returns a member's zone without the drained names.
@@ -229,11 +199,11 @@ pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Res
     let ordered = view.drains.iter().filter(|drain| !drain.configured);
     let drains: Vec<Drain> = config.drains.iter().chain(ordered).filter(|drain| !drain.is_over(now)).cloned().collect();
     let regions = config.regions.clone();
-    let looked = tokio::task::spawn_blocking(move || {
+    let look = move || {
         let emptied = regions.iter().filter(|plan| is_emptied(&view, plan, &drains));
-        emptied.map(|plan| plan.origin.to_string()).collect::<Vec<_>>()
-    });
-    let emptied = looked.await.map_err(|error| error.to_string())?;
+        Ok(emptied.map(|plan| plan.origin.to_string()).collect::<Vec<_>>())
+    };
+    let emptied = in_thread(look).await?;
     if emptied.is_empty() {
         return Ok(());
     }
@@ -245,7 +215,7 @@ pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Res
 }
 
 /// Returns true if these drains leave a region without any data although it has some.
-fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
+fn is_emptied(view: &Snapshot, plan: &RegionPlan, drains: &[Drain]) -> bool {
     let Some(region) = view.regions.get(&plan.origin) else { return false };
     let scope = |member: &Name| {
         let mut scope = Scope::default();
@@ -256,47 +226,42 @@ fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
     if scopes.iter().all(Scope::is_empty) {
         return false;
     }
-    let present: HashMap<&Name, &keeper::MemberView> = region.plan.members.iter().zip(&region.members).collect();
+    let statuses = view.member_statuses(&region.plan, Instant::now());
+    let present: HashMap<&Name, (&MemberStatus, &TracedMember)> =
+        region.plan.members.iter().zip(statuses.iter().zip(&region.members)).collect();
     let taken = |(member, scope): (&Name, Scope)| {
-        let kept = present.get(member)?;
-        let contributes = !matches!(kept.status.state, "missing" | "expired");
-        reduce(kept.traced.zone.clone().filter(|_| contributes), scope)
+        let (status, traced) = present.get(member)?;
+        let contributes = !matches!(status.state, "missing" | "expired");
+        reduce(traced.zone.clone().filter(|_| contributes), scope)
     };
     let members: Box<Members> = plan.members.iter().zip(scopes).map(taken).collect();
-    merge::preview(plan, region.merged.as_ref(), &members).is_emptied
+    merge::preview(plan, region.merged.as_ref(), &members, Instant::now()).is_emptied
 }
 
 //--- Targets ---
 
-impl TargetText {
-    /// Finds what is meant among the regions, their members, and what is drained already.
-    fn resolve(&self, view: &View) -> Result<DrainTarget, String> {
-        let plans = || view.regions.values().map(|region| &region.plan);
-        let region = match &self.region {
-            None => None,
-            Some(text) => {
-                let region = Name::parse(text).map_err(|error| format!("no zone name: {error}"))?;
-                let is_known = plans().any(|plan| plan.origin == region)
-                    || view.drains.iter().any(|drain| drain.target.region.as_ref() == Some(&region));
-                Some(region)
-                    .filter(|_| is_known)
-                    .ok_or_else(|| format!("{text} is no region of the configuration"))?
-                    .into()
-            }
-        };
-        let drained = view.drains.iter().map(|drain| &drain.target.member);
-        let members = plans().filter(|plan| region.as_ref().is_none_or(|only| *only == plan.origin));
-        let members = members.flat_map(|plan| &plan.members).chain(drained);
-        let member = find_member(&self.member, members)?;
-        let origin = plans().find_map(|plan| plan.origin_named(&member)).unwrap_or(&member);
-        let names = self.names.as_deref().map(|text| parse_pattern(text, Some(origin))).transpose()?;
-        Ok(DrainTarget { member, region, names })
+/// Finds what is meant among the regions, their members, and what is drained already.
+fn resolve(target: &TargetText, view: &Snapshot) -> Result<DrainTarget, String> {
+    let plans = || view.regions.values().map(|region| &region.plan);
+    let region = target.region.as_deref().map(read_zone).transpose()?;
+    if let (Some(text), Some(name)) = (&target.region, &region)
+        && !plans().any(|plan| plan.origin == *name)
+        && !view.drains.iter().any(|drain| drain.target.region == region)
+    {
+        return Err(format!("{text} is no region of the configuration"));
     }
+    let drained = view.drains.iter().map(|drain| &drain.target.member);
+    let members = plans().filter(|plan| region.as_ref().is_none_or(|only| *only == plan.origin));
+    let members = members.flat_map(|plan| &plan.members).chain(drained);
+    let member = find_member(&target.member, members)?;
+    let origin = plans().find_map(|plan| plan.origin_named(&member)).unwrap_or(&member);
+    let names = target.names.as_deref().map(|text| parse_pattern(text, Some(origin))).transpose()?;
+    Ok(DrainTarget { member, region, names })
 }
 
 /// The member that a text means: its name, or its first labels where no other begins with them.
 fn find_member<'n>(text: &str, members: impl Iterator<Item = &'n Name>) -> Result<Name, String> {
-    let wanted = Name::parse(text).map_err(|error| format!("no zone name: {error}"))?;
+    let wanted = read_zone(text)?;
     let members: BTreeSet<String> = members.map(Name::to_string).collect();
     let members: Vec<Name> = members.iter().filter_map(|member| Name::parse(member).ok()).collect();
     if members.contains(&wanted) {
@@ -309,18 +274,15 @@ fn find_member<'n>(text: &str, members: impl Iterator<Item = &'n Name>) -> Resul
     let found: Vec<&Name> = members.iter().filter(begins).collect();
     match found[..] {
         [member] => Ok(member.clone()),
-        [] => Err(format!("{text} is no member of a region; members are {}", list(&members))),
-        _ => Err(format!(
-            "{text} may be {}; write more of the name",
-            found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
-        )),
+        [] => Err(format!("{text} is no member of a region; members are {}", list(members.iter(), ", "))),
+        _ => Err(format!("{text} may be {}; write more of the name", list(found.into_iter(), " or "))),
     }
 }
 
 /// Names in a row.
-fn list(names: &[Name]) -> String {
-    let names: Vec<String> = names.iter().map(Name::to_string).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+fn list<'n>(names: impl Iterator<Item = &'n Name>, between: &str) -> String {
+    let names: Vec<String> = names.map(Name::to_string).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(between) }
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ pub struct Later {
 
 /// Asks for all regions at a start. Returns what the first publication must know, and what may come after it.
 pub async fn ask_at_start(config: &Config, store: Option<&Store>, remains: &Remains) -> (Serials, Later) {
-    let remembered = store.filter(|store| store.was_writable()).map(Store::regions).unwrap_or_default();
+    let remembered =
+        store.filter(|store| store.was_writable).map(|store| store.facts.states.clone()).unwrap_or_default();
     let zone = |member: &Name| remains.zones.get(member).map(|restored| restored.zone.clone());
     let questions = |later: bool| {
         let regions = config.regions.iter().filter(|plan| remembered.contains_key(&plan.origin) == later);
@@ -79,7 +80,7 @@ pub async fn ask_at_start(config: &Config, store: Option<&Store>, remains: &Rema
 
 /// Asks for regions that come by a reload, and of which nothing is remembered.
 pub async fn ask(config: &Config, store: Option<&Store>, published: &Published) -> Serials {
-    let remembered = store.map(Store::regions).unwrap_or_default();
+    let remembered = store.map(|store| store.facts.states.clone()).unwrap_or_default();
     let is_new = |plan: &&RegionPlan| published.get(&plan.origin).is_none() && !remembered.contains_key(&plan.origin);
     let zone = |member: &Name| published.get(member).and_then(|served| served.zone.clone());
     // At our own addresses we would hear ourselves.
@@ -202,10 +203,10 @@ impl Questions {
                 let _place = lookups.acquire().await;
                 addresses.await
             };
-            tasks.spawn(ask_named(places.clone(), regions, addresses));
+            tasks.spawn(ask_all(places.clone(), regions.into_iter().collect(), addresses));
         }
         for address in self.own {
-            tasks.spawn(ask_own(places.clone(), self.regions.clone(), address));
+            tasks.spawn(ask_all(places.clone(), self.regions.clone(), find_own(address)));
         }
         let all = async {
             while let Some(answer) = tasks.join_next().await {
@@ -220,25 +221,10 @@ impl Questions {
     }
 }
 
-/// Asks another server at one of our own addresses, if there is one.
-async fn ask_own(places: Arc<Semaphore>, regions: Vec<Name>, address: SocketAddr) -> Vec<(Name, Serial)> {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    let address = SocketAddr::new(ip, address.port());
-    if !matches!(timeout(PATIENCE, TcpStream::connect(address)).await, Ok(Ok(_))) {
-        return Vec::new();
-    }
-    let questions: JoinSet<_> = regions.into_iter().map(|region| ask_one(places.clone(), region, address)).collect();
-    questions.join_all().await.into_iter().flatten().collect()
-}
-
-/// Asks a name server that is known by name for all its regions.
-async fn ask_named(
+/// Asks a server at each of its addresses for all these regions.
+async fn ask_all(
     places: Arc<Semaphore>,
-    regions: HashSet<Name>,
+    regions: Vec<Name>,
     addresses: impl Future<Output = Vec<SocketAddr>>,
 ) -> Vec<(Name, Serial)> {
     let mut questions = JoinSet::new();
@@ -248,6 +234,18 @@ async fn ask_named(
         }
     }
     questions.join_all().await.into_iter().flatten().collect()
+}
+
+/// Looks for another server at one of our own addresses.
+async fn find_own(address: SocketAddr) -> Vec<SocketAddr> {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let address = SocketAddr::new(ip, address.port());
+    let is_there = matches!(timeout(PATIENCE, TcpStream::connect(address)).await, Ok(Ok(_)));
+    if is_there { vec![address] } else { Vec::new() }
 }
 
 /// Looks up a name server's addresses by the system.

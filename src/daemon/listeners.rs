@@ -15,17 +15,18 @@ use crate::daemon::descriptors::Descriptors;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::serve::BindError;
-use crate::serve::http::{HttpListener, Site, readiness};
+use crate::serve::http::{self, Site, readiness};
+use crate::serve::listener::{Listener, listen};
 use crate::serve::respond::Responder;
-use crate::serve::stream::{StreamContext, StreamListener, listen};
-use crate::serve::tls::{TlsIdentity, TlsListener};
+use crate::serve::stream::{self, StreamContext};
+use crate::serve::tls::{self, Shown, TlsIdentity};
 use crate::serve::udp::UdpListener;
 use crate::systemd::{Inherited, Kind, Manager};
 use crate::view::page::Page;
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,10 +35,8 @@ use wire::name::Name;
 
 /// The sockets in service, by the address that the configuration names.
 pub struct Listeners {
-    publisher: Arc<Publisher>,
-    responder: Arc<Responder>,
-    metrics: Arc<Metrics>,
     streams: Arc<StreamContext>,
+    certificate: Arc<Shown>,
     udp_threads: usize,
     /// Regions that clients ask for, and on which readiness depends.
     regions: Arc<ArcSwap<Vec<Name>>>,
@@ -53,9 +52,9 @@ pub struct Listeners {
 /// Sockets of all kinds.
 #[derive(Default)]
 struct Sockets {
-    dns: BTreeMap<SocketAddr, (UdpListener, StreamListener)>,
-    tls: BTreeMap<SocketAddr, TlsListener>,
-    http: BTreeMap<SocketAddr, HttpListener>,
+    dns: BTreeMap<SocketAddr, (UdpListener, Listener)>,
+    tls: BTreeMap<SocketAddr, Listener>,
+    http: BTreeMap<SocketAddr, Listener>,
 }
 
 /// Sockets that are bound and not in service yet.
@@ -77,12 +76,9 @@ impl Listeners {
         (manager, inherited): (Arc<Manager>, Inherited),
         descriptors: Descriptors,
     ) -> Listeners {
-        let streams = StreamContext::new(&config.listen, publisher.clone(), responder.clone(), metrics.clone());
         Listeners {
-            publisher,
-            responder,
-            metrics,
-            streams,
+            streams: StreamContext::new(&config.listen, publisher, responder, metrics),
+            certificate: Arc::default(),
             udp_threads: 0,
             regions: Arc::default(),
             was_ready: Arc::default(),
@@ -123,18 +119,15 @@ impl Listeners {
                 Err(error) => failed(address, error),
             }
         }
-        let tls = config.listen.tls.as_ref();
-        for &address in tls.iter().flat_map(|tls| &tls.listen).filter(|address| !self.sockets.tls.contains_key(address))
-        {
-            match opener.listen(address).and_then(TlsListener::from_listener) {
-                Ok(listener) => _ = sockets.tls.insert(address, listener),
-                Err(error) => failed(address, error),
-            }
-        }
-        for &address in config.metrics.listen.iter().filter(|address| !self.sockets.http.contains_key(address)) {
-            match opener.listen(address).and_then(HttpListener::from_listener) {
-                Ok(listener) => _ = sockets.http.insert(address, listener),
-                Err(error) => failed(address, error),
+        for (wanted, old, new) in [
+            (tls_addresses(config), &self.sockets.tls, &mut sockets.tls),
+            (&config.metrics.listen[..], &self.sockets.http, &mut sockets.http),
+        ] {
+            for &address in wanted.iter().filter(|address| !old.contains_key(address)) {
+                match opener.listen(address) {
+                    Ok(listener) => _ = new.insert(address, listener),
+                    Err(error) => failed(address, error),
+                }
             }
         }
         let identity = identity.unwrap_or_else(|error| {
@@ -170,18 +163,18 @@ impl Listeners {
         }
         let mut result = Ok(());
         for (address, (mut udp, mut stream)) in bound.sockets.dns {
-            result = result.and(udp.start(config.listen.udp_threads, &self.publisher, &self.responder, &self.metrics));
-            result = result.and(stream.start(&self.streams));
+            result = result.and(self.start_udp(&mut udp, config.listen.udp_threads));
+            result = result.and(stream::start(&mut stream, &self.streams, None));
             self.sockets.dns.insert(address, (udp, stream));
         }
+        // Certificates are renewed in place; every reload shows the present one.
+        bound.identity.iter().for_each(|identity| self.certificate.set(identity));
         for (address, mut listener) in bound.sockets.tls {
-            if let Some(identity) = &bound.identity {
-                result = result.and(listener.start(identity, &self.streams));
-                self.sockets.tls.insert(address, listener);
-            }
+            result = result.and(tls::start(&mut listener, &self.certificate, &self.streams));
+            self.sockets.tls.insert(address, listener);
         }
         for (address, mut listener) in bound.sockets.http {
-            let (publisher, regions) = (self.publisher.clone(), self.regions.clone());
+            let (publisher, regions) = (self.streams.publisher.clone(), self.regions.clone());
             let was_ready = self.was_ready.clone();
             let ready = move || {
                 let result = readiness(&publisher.load(), &regions.load(), was_ready.load(Ordering::Relaxed));
@@ -189,14 +182,10 @@ impl Listeners {
                 result
             };
             let site = Some(Arc::new(self.page.clone()) as Arc<dyn Site>);
-            result = result.and(listener.start(self.metrics.clone(), ready, site));
+            result = result.and(http::start(&mut listener, self.streams.metrics.clone(), ready, site));
             self.sockets.http.insert(address, listener);
         }
         self.end_removed(config);
-        for listener in self.sockets.tls.values() {
-            // Certificates are renewed in place; every reload shows the present one.
-            bound.identity.iter().for_each(|identity| listener.set_identity(identity));
-        }
         if self.udp_threads != config.listen.udp_threads && self.udp_threads != 0 {
             result = result.and(self.restart_udp(config.listen.udp_threads));
         }
@@ -206,7 +195,6 @@ impl Listeners {
 
     /// Ends the sockets that a configuration does not have.
     fn end_removed(&mut self, config: &Config) {
-        let tls = config.listen.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
         let sockets = &mut self.sockets;
         let kept = config.listen.dns.iter().filter_map(|address| sockets.dns.remove_entry(address)).collect();
         for (udp, stream) in std::mem::replace(&mut sockets.dns, kept).into_values() {
@@ -225,9 +213,11 @@ impl Listeners {
             }
             is_kept
         };
-        sockets.tls.retain(|address, listener| keep(listener.address(), tls.contains(address)));
-        let http = &config.metrics.listen;
-        sockets.http.retain(|address, listener| keep(listener.address(), http.contains(address)));
+        for (wanted, listeners) in
+            [(tls_addresses(config), &mut sockets.tls), (&config.metrics.listen[..], &mut sockets.http)]
+        {
+            listeners.retain(|address, listener| keep(listener.address(), wanted.contains(address)));
+        }
     }
 
     /// Ends everything but UDP: TCP connections have a moment more. What is left answers until it is dropped.
@@ -243,6 +233,12 @@ impl Listeners {
         udp
     }
 
+    /// Starts answering over UDP.
+    fn start_udp(&self, udp: &mut UdpListener, threads: usize) -> io::Result<()> {
+        let StreamContext { publisher, responder, metrics, .. } = &*self.streams;
+        udp.start(threads, publisher, responder, metrics)
+    }
+
     /// Gives each UDP socket another number of threads; what arrives meanwhile waits in the socket. Every socket stays,
     /// also if the system denies a thread, which the first error tells.
     fn restart_udp(&mut self, threads: usize) -> io::Result<()> {
@@ -250,7 +246,7 @@ impl Listeners {
             let mut result = Ok(());
             for (address, (udp, stream)) in std::mem::take(&mut self.sockets.dns) {
                 let mut udp = udp.restart();
-                result = result.and(udp.start(threads, &self.publisher, &self.responder, &self.metrics));
+                result = result.and(self.start_udp(&mut udp, threads));
                 self.sockets.dns.insert(address, (udp, stream));
             }
             result
@@ -270,6 +266,11 @@ fn secondaries(config: &Config) -> Vec<Prefix> {
     prefixes.into_iter().collect()
 }
 
+/// The addresses of DNS over TLS.
+fn tls_addresses(config: &Config) -> &[SocketAddr] {
+    config.listen.tls.as_ref().map_or(&[], |tls| &tls.listen)
+}
+
 /// Opens sockets, and remembers them for the manager.
 struct Opener {
     inherited: Inherited,
@@ -278,20 +279,20 @@ struct Opener {
 
 impl Opener {
     /// UDP and TCP on one port.
-    fn open_dns(&mut self, address: SocketAddr) -> io::Result<(UdpListener, StreamListener)> {
+    fn open_dns(&mut self, address: SocketAddr) -> io::Result<(UdpListener, Listener)> {
         let udp = match self.inherited.udp(address) {
             Some(socket) => UdpListener::from_socket(socket)?,
             None => UdpListener::bind(address)?,
         };
-        let stream = StreamListener::from_listener(self.listen(udp.address())?)?;
+        let stream = self.listen(udp.address())?;
         self.kept.push((Kind::Udp, udp.address(), udp.socket().try_clone()?.into()));
         Ok((udp, stream))
     }
 
     /// A TCP socket that takes connections.
-    fn listen(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
-        let listener = self.inherited.tcp(address).map_or_else(|| listen(address), Ok)?;
-        self.kept.push((Kind::Tcp, listener.local_addr()?, listener.try_clone()?.into()));
-        Ok(listener)
+    fn listen(&mut self, address: SocketAddr) -> io::Result<Listener> {
+        let socket = self.inherited.tcp(address).map_or_else(|| listen(address), Ok)?;
+        self.kept.push((Kind::Tcp, socket.local_addr()?, socket.try_clone()?.into()));
+        Listener::from_socket(socket)
     }
 }

@@ -2,17 +2,15 @@
 //!
 //! Invariant: no answer keeps another one waiting but for orders about drains and pins, which wait for each other.
 
-use super::drain::{DrainOrder, TargetText, drain, undrain};
-use super::rollback::{RollbackOrder, Ways};
+use super::drain::{drain, undrain};
+use super::rollback::{pin, release};
+use super::ways::Ways;
 use crate::control::{Reply, Request};
-use crate::keeper;
 use crate::source::{Wake, WakeKind};
 use crate::view::handle::{in_thread, not_configured, read_zone};
 use crate::view::{Handle, diff, history, lookup, status};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -22,15 +20,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<Reply, String>> + Send>>;
 /// Result that a source sends to whoever woke it.
 type WakeResult = oneshot::Receiver<Result<String, String>>;
 
-/// Everything that verbs need.
-pub struct Orders {
-    pub view: Handle,
-    pub keeper: keeper::KeeperHandle,
-    /// Held while an order about drains is carried out, and while another configuration is published.
-    pub turn: Arc<Mutex<()>>,
-}
-
-impl Orders {
+impl Ways {
     /// Answers a request in a task of its own: waiting for a primary must not keep others waiting.
     pub fn answer(&self, request: Request, reply: oneshot::Sender<Reply>) {
         let answer = match request {
@@ -45,31 +35,10 @@ impl Orders {
                 self.read(move |view| history::tell(&view.publisher.load(), name.as_deref(), zone.as_deref(), limit))
             }
             Request::Lookup { name, rtype } => self.read(move |view| lookup::lookup(view, &name, rtype.as_deref())),
-            Request::Rollback { zone, to, reason, preview } => {
-                let order = RollbackOrder { zone, to: Serial(to), reason, preview };
-                let (ways, turn) = (self.ways(), self.turn.clone());
-                Box::pin(async move { ways.pin(order, turn.lock().await).await })
-            }
-            Request::Release { zone, preview } => {
-                let (ways, turn) = (self.ways(), self.turn.clone());
-                Box::pin(async move { ways.release(&zone, preview, turn.lock().await).await })
-            }
-            Request::Drain { member, region, names, milliseconds, reason, force, preview } => {
-                let (target, lasts) = (TargetText { member, region, names }, milliseconds.map(Duration::from_millis));
-                let order = DrainOrder { target, lasts, reason, force, preview };
-                let (keeper, turn) = (self.keeper.clone(), self.turn.clone());
-                Box::pin(async move {
-                    let _turn = turn.lock().await;
-                    drain(&keeper, order).await
-                })
-            }
-            Request::Undrain { member, region, names } => {
-                let (keeper, turn) = (self.keeper.clone(), self.turn.clone());
-                Box::pin(async move {
-                    let _turn = turn.lock().await;
-                    undrain(&keeper, TargetText { member, region, names }).await
-                })
-            }
+            Request::Rollback(order) => self.in_turn(|ways, turn| pin(ways, order, turn)),
+            Request::Release { zone, preview } => self.in_turn(move |ways, turn| release(ways, zone, preview, turn)),
+            Request::Drain(order) => self.in_turn(|ways, turn| drain(ways, order, turn)),
+            Request::Undrain(target) => self.in_turn(|ways, turn| undrain(ways, target, turn)),
             Request::Notify { zone } => Box::pin(std::future::ready(self.notify_secondaries(zone.as_deref()))),
             // The loop that calls this takes these two itself.
             Request::Reload { .. } | Request::Stop => return,
@@ -80,9 +49,16 @@ impl Orders {
         });
     }
 
-    /// Returns the handles that rollbacks need.
-    fn ways(&self) -> Ways {
-        Ways { keeper: self.keeper.clone(), store: self.view.store.clone() }
+    /// Carries out an order about drains or pins once those before it are done with.
+    fn in_turn<F>(&self, order: impl FnOnce(Ways, OwnedMutexGuard<()>) -> F + Send + 'static) -> Answer
+    where
+        F: Future<Output = Result<Reply, String>> + Send,
+    {
+        let ways = self.clone();
+        Box::pin(async move {
+            let turn = ways.turn.clone().lock_owned().await;
+            order(ways, turn).await
+        })
     }
 
     /// Reads what may take long in a thread of its own.

@@ -152,7 +152,8 @@ impl Probe {
         // A task that is just about to tell something sees that it is too late.
         known.generation += 1;
         let gone = known.zones.extract_if(|zone, _| !is_kept(zone));
-        gone.for_each(|(zone, _)| self.metrics.forget_probe(&zone.to_string()));
+        let gone: HashSet<String> = gone.map(|(zone, _)| zone.to_string()).collect();
+        self.metrics.forget(&gone, |family, _, _| family.starts_with("ns_"));
         old
     }
 }

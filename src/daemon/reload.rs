@@ -17,26 +17,23 @@
 
 use super::disk::DiskWork;
 use super::drain::check_drains;
-use super::listeners::{Bound, Listeners};
+use super::listeners::Bound;
 use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
+use super::ways::Ways;
 use super::{Daemon, RunError, audit, heard};
 use crate::config::Config;
-use crate::control::{self, Command, ControlListener, ControlServer, Reply};
+use crate::control::{self, ControlListener, ControlServer, Reply};
 use crate::discover::unicast::system_servers;
-use crate::keeper;
 use crate::metrics::unix_seconds;
 use crate::schedule::Schedule;
-use crate::serve::notify::Reception;
 use crate::serve::tls::TlsIdentity;
-use crate::source::zookeeper::roots::Roots;
 use crate::view::Handle;
 use crate::view::changes::ReloadChanges;
-use crate::view::loading::Loading;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Longest wait of a reload for each piece of work on the disk; whoever asked for it is still there then.
@@ -105,18 +102,8 @@ impl Daemon {
     /// Starts a reload.
     fn start_reload(&mut self, askers: Vec<oneshot::Sender<Reply>>) {
         self.manager.reloading();
-        let reload = Reload {
-            old: self.view.config.load_full(),
-            view: self.view.clone(),
-            listeners: self.listeners.clone(),
-            keeper: self.orders.keeper.clone(),
-            loading: self.loading.clone(),
-            roots: self.roots.clone(),
-            notify: self.notify.clone(),
-            turn: self.orders.turn.clone(),
-            commands: self.command_sender.clone(),
-            disk: self.disk.clone(),
-        };
+        let old = self.ways.view.config.load_full();
+        let reload = Reload { old, ways: self.ways.clone(), disk: self.disk.clone() };
         let task = tokio::spawn(reload.run(self.reloads.ending.subscribe()));
         self.reloads.running = Some(Running { task, askers });
     }
@@ -126,11 +113,11 @@ impl Daemon {
     pub(super) fn end_reload(&mut self, result: Result<Reloaded, String>, askers: Vec<oneshot::Sender<Reply>>) {
         let reply = match result.and_then(|reloaded| self.adopt(reloaded)) {
             Ok(changes) => {
-                self.view.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+                self.ways.view.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
                 tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
                 // Last, so that whoever sees the number finds its reason in the log.
-                self.view.metrics.count_reload(true);
+                self.ways.view.metrics.count_reload(true);
                 Reply { ok: true, text, data: serde_json::json!(changes) }
             }
             Err(problems) => self.not_reloaded(problems),
@@ -165,7 +152,7 @@ impl Daemon {
         if let Some(Err(error)) = self.log.as_ref().map(|log| log.set_filter(&config.log.level)) {
             problem.get_or_insert_with(|| format!("reloaded, but the log stays as it was: {error}"));
         }
-        self.view.config.store(config);
+        self.ways.view.config.store(config);
         problem.map_or(Ok(changes), Err)
     }
 
@@ -174,7 +161,7 @@ impl Daemon {
         for error in problems.lines() {
             tracing::error!(error, "configuration not reloaded");
         }
-        self.view.metrics.count_reload(false);
+        self.ways.view.metrics.count_reload(false);
         Reply::failure(problems)
     }
 }
@@ -184,14 +171,7 @@ impl Daemon {
 /// One reload, with what it needs of the server.
 struct Reload {
     old: Arc<Config>,
-    view: Handle,
-    listeners: Arc<Mutex<Listeners>>,
-    keeper: keeper::KeeperHandle,
-    loading: Option<Arc<Loading>>,
-    roots: Arc<Roots>,
-    notify: Arc<Reception>,
-    turn: Arc<Mutex<()>>,
-    commands: mpsc::Sender<Command>,
+    ways: Ways,
     disk: DiskWork,
 }
 
@@ -230,40 +210,40 @@ impl Reload {
         let old = self.old.clone();
         let found = self.disk.run("read the configuration", Some(DISK_PATIENCE), move || find(&old)).await;
         let ReadConfiguration { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
-        let bound = self.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
-        let control = control.map(|control| control.start(self.commands.clone())).transpose();
+        let bound = self.ways.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
+        let control = control.map(|control| control.start(self.ways.commands.clone())).transpose();
         let failed = |error| RunError::Control(config.control.socket.clone(), error).to_string();
         let control = control.map_err(failed)?;
         // A running schedule is kept while it is the same: the scheduler's library gives not all of its memory back.
         let same_schedule = (&config.audit, &config.server_name) == (&self.old.audit, &self.old.server_name);
         let schedule =
-            if same_schedule { None } else { Some(audit::start_schedule(&config, &self.view.sources).await?) };
+            if same_schedule { None } else { Some(audit::start_schedule(&config, &self.ways.view.sources).await?) };
         let config = Arc::new(config);
-        let (store, plan, published) = (self.view.store.clone(), config.clone(), self.view.publisher.load());
-        let loading = self.loading.clone();
+        let (store, plan, published) = (self.ways.view.store.clone(), config.clone(), self.ways.view.publisher.load());
+        let loading = self.ways.loading.clone();
         let read = move || restore(store.as_deref(), &plan, &published, loading.as_deref());
         let remains = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
         let mut remains = remains.map_err(|error| error.to_string())?;
-        remains.heard = heard::ask(&config, self.view.store.as_deref(), &self.view.publisher.load()).await;
-        let turn = self.turn.clone().lock_owned().await;
-        check_drains(&self.keeper, &config).await?;
+        remains.heard = heard::ask(&config, self.ways.view.store.as_deref(), &self.ways.view.publisher.load()).await;
+        let turn = self.ways.turn.clone().lock_owned().await;
+        check_drains(&self.ways.keeper, &config).await?;
         Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
     }
 
     /// The steps that everybody sees.
     async fn finish(self, prepared: Prepared) -> Result<Reloaded, String> {
         let Prepared { config, bound, control, schedule, resolvers, remains, turn } = prepared;
-        let Handle { publisher, metrics, sources, notifier, .. } = &self.view;
+        let Handle { publisher, metrics, sources, notifier, .. } = &self.ways.view;
         let published = publisher.load();
-        let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
+        let plan = publish_plan(&self.ways.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
         changes.primaries_changed = sources.changed(&config);
-        self.notify.set_announcers(announcers(&config));
+        self.ways.notify.set_announcers(announcers(&config));
         notifier.set_targets(config.targets.clone());
-        sources.replace(&config, &self.keeper, publisher, metrics, &self.roots);
+        sources.replace(&config, &self.ways.keeper, publisher, metrics, &self.ways.roots);
         // What is in service already cannot fail any more; a thread that the system denies is the one exception.
-        let adopted = self.listeners.lock().await.adopt(&config, bound);
+        let adopted = self.ways.listeners.lock().await.adopt(&config, bound);
         drop(turn);
         let problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
         Ok(Reloaded { config, changes, schedule, control, resolvers, problem })

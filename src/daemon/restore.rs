@@ -56,7 +56,7 @@ pub fn restore(store: Option<&Store>, config: &Config, published: &Published, lo
         // A region that comes while the program runs begins anew.
         return Remains { zones: in_threads(zones.collect(), load), ..Remains::default() };
     }
-    let (pins, regions) = (store.pins(), config.regions.iter().map(|plan| &plan.origin));
+    let (pins, regions) = (&store.facts.pins, config.regions.iter().map(|plan| &plan.origin));
     let pinned = regions.clone().filter(|region| pins.iter().any(|pin| pin.region == **region));
     let zones = in_threads(zones.chain(pinned).collect(), load);
     Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))), ..Remains::default() }

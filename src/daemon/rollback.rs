@@ -6,136 +6,93 @@
 //!
 //! Cost: O(changes between the versions), and O(names that differ) to release.
 
-use super::drain::warn_of_loss;
-use crate::control::Reply;
-use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
-use crate::merge::Pin;
+use super::ways::{Ways, warn_of_loss};
+use crate::control::{Reply, RollbackOrder};
+use crate::keeper::{Command, PinOrder, PinStatus, RegionSnapshot, Snapshot};
 use crate::metrics::unix_seconds;
-use crate::publish::Served;
-use crate::state::Store;
 use crate::view::diff::{self, Changes};
+use crate::view::handle::{in_thread, not_configured, read_zone};
 use crate::view::status::describe_pin;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::sync::Arc;
-use tokio::sync::{MutexGuard, oneshot};
+use tokio::sync::OwnedMutexGuard;
 use wire::name::Name;
 use wire::serial::Serial;
 
 /// Largest number of records that a preview lists; the total is always given.
 const LISTED_RECORDS: usize = 200;
 
-/// An order as it comes from an operator.
-pub struct RollbackOrder {
-    pub zone: String,
-    pub to: Serial,
-    pub reason: Option<String>,
-    /// True to show the effect without changing anything.
-    pub preview: bool,
+/// Takes a region back to an earlier version, or tells what that would do.
+pub async fn pin(ways: Ways, order: RollbackOrder, turn: OwnedMutexGuard<()>) -> Result<Reply, String> {
+    let RollbackOrder { zone, to, reason, preview } = order;
+    let (view, name, to) = (ways.keeper.look(!preview).await, read_zone(&zone)?, Serial(to));
+    let behind = find_region(&view, &name)?.pin.as_ref().map(PinStatus::new);
+    let compared = name.clone();
+    let changes = in_thread(move || compare_with_version(&view, &compared, to)).await?;
+    let mut text = format!("{name} back to the contents of version {to}, under a new serial, until released\n");
+    if let Some(pin) = behind {
+        _ = writeln!(text, "it is {}", describe_pin(&pin));
+    }
+    list(&changes, &mut text);
+    let changes = changes.to_json();
+    let mut data = json!({ "changes": changes, "done": false });
+    if !preview {
+        let order = PinOrder { region: name, to, reason };
+        let pin = ways.order(|done| Command::Pin(Box::new(order), done)).await?.map_err(|error| error.to_string())?;
+        drop(turn);
+        let persistent = ways.settle().await;
+        data = json!({
+            "changes": changes, "done": true, "persistent": persistent, "to": pin.to, "serial": pin.serial,
+            "since": unix_seconds(pin.since), "reason": pin.reason,
+        });
+        let (serial, pin) = (pin.serial, describe_pin(&PinStatus::new(&pin)));
+        _ = writeln!(text, "{pin}, published as {serial}; \"aggregator rollback {zone} --release\" ends it");
+        text.push_str(warn_of_loss(persistent));
+    }
+    Ok(Reply { ok: true, text, data })
 }
 
-/// Handles that orders need.
-pub struct Ways {
-    pub keeper: keeper::KeeperHandle,
-    pub store: Option<Arc<Store>>,
-}
-
-impl Ways {
-    /// Takes a region back to an earlier version, or tells what that would do.
-    pub async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let RollbackOrder { zone, to, reason, preview } = order;
-        let view = self.keeper.look(!preview).await;
-        let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-        let region = find_region(&view, &name)?;
-        let drains = describe_behind(region);
-        let compare = move || compare_with_version(&view, &name, to).map(|changes| (name, changes));
-        let compared = tokio::task::spawn_blocking(compare).await.map_err(|error| error.to_string())?;
-        let (name, changes) = compared?;
-        let mut text = format!("{name} back to the contents of version {to}, under a new serial, until released\n");
-        text.push_str(&drains);
-        list(&changes, &mut text);
-        let mut data = json!({ "changes": changes.to_json(), "done": false });
-        if !preview {
-            let (sender, done) = oneshot::channel();
-            let order = PinOrder { region: name.clone(), to, reason };
-            let _ = self.keeper.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
-            let pin = done.await.map_err(|_| "the server is stopping".to_owned())?;
-            let pin = pin.map_err(|error| error.to_string())?;
-            drop(turn);
-            let persistent = self.settle().await;
-            data = describe_done(&pin, &changes, persistent);
-            let serial = pin.serial;
-            let pin = describe_pin(&PinStatus::new(&pin));
-            _ = writeln!(text, "{pin}, published as {serial}; \"aggregator rollback {zone} --release\" ends it");
-            text.push_str(warn_of_loss(persistent));
-        }
-        Ok(Reply { ok: true, text, data })
+/// Lets a region follow its members again, or tells what that would do.
+pub async fn release(ways: Ways, zone: String, preview: bool, turn: OwnedMutexGuard<()>) -> Result<Reply, String> {
+    let (view, name) = (ways.keeper.look(!preview).await, read_zone(&zone)?);
+    let region = find_region(&view, &name)?;
+    let pin = region.pin.as_ref().ok_or_else(|| format!("region {name} is not pinned"))?;
+    let described = describe_pin(&PinStatus::new(pin));
+    let mut text = format!("{name} as its members have it, no longer {described}\n");
+    let served = view.published.get(&name).and_then(|served| served.zone.clone());
+    let mut changes = Value::Null;
+    if let Some((served, merged)) = served.zip(region.merged.clone()) {
+        let compared = in_thread(move || Ok(diff::compare_zones(&served, &merged))).await?;
+        list(&compared, &mut text);
+        changes = compared.to_json();
+    } else {
+        text.push_str("no member has valid data: it will not be served\n");
     }
-
-    /// Lets a region follow its members again, or tells what that would do.
-    pub async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = self.keeper.look(!preview).await;
-        let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
-        let region = find_region(&view, &name)?;
-        let pin = region.pin.clone().ok_or_else(|| format!("region {name} is not pinned"))?;
-        let described = describe_pin(&PinStatus::new(&pin));
-        let mut text = format!("{name} as its members have it, no longer {described}\n");
-        let served = view.published.get(&name).and_then(|served| served.zone.clone());
-        let (Some(served), Some(merged)) = (served, region.merged.clone()) else {
-            text.push_str("no member has valid data: it will not be served\n");
-            return self.finish(pin, turn, preview, None, text).await;
-        };
-        let compare = move || diff::compare_zones(&served, &merged);
-        let changes = tokio::task::spawn_blocking(compare).await.map_err(|error| error.to_string())?;
-        list(&changes, &mut text);
-        self.finish(pin, turn, preview, Some(changes), text).await
-    }
-
-    /// Ends a pin, unless only a preview is wanted.
-    async fn finish(
-        &self,
-        pin: Pin,
-        turn: MutexGuard<'_, ()>,
-        preview: bool,
-        changes: Option<Changes>,
-        mut text: String,
-    ) -> Result<Reply, String> {
-        let changes = changes.map_or(Value::Null, |changes| changes.to_json());
-        if preview {
-            return Ok(Reply { ok: true, text, data: json!({ "changes": changes, "done": false }) });
-        }
-        let (sender, done) = oneshot::channel();
-        let _ = self.keeper.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
-        let released = done.await.map_err(|_| "the server is stopping".to_owned())?;
+    let mut data = json!({ "changes": changes, "done": false });
+    if !preview {
+        let released = ways.order(|done| Command::Release(name, done)).await?;
         released.map_err(|error| error.to_string())?;
         drop(turn);
-        let persistent = self.settle().await;
+        let persistent = ways.settle().await;
         text.push_str("released\n");
         text.push_str(warn_of_loss(persistent));
-        Ok(Reply { ok: true, text, data: json!({ "changes": changes, "done": true, "persistent": persistent }) })
+        data = json!({ "changes": changes, "done": true, "persistent": persistent });
     }
-
-    /// Waits until everything is on disk; false if a restart would forget some of it.
-    async fn settle(&self) -> bool {
-        let Some(store) = self.store.clone() else { return false };
-        tokio::task::spawn_blocking(move || store.settle()).await.unwrap_or(false)
-    }
+    Ok(Reply { ok: true, text, data })
 }
 
 /// The region that is meant, or why it cannot be.
-fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String> {
+fn find_region<'v>(view: &'v Snapshot, name: &Name) -> Result<&'v RegionSnapshot, String> {
     if let Some(region) = view.regions.get(name) {
         return Ok(region);
     }
-    if !view.zones.contains_key(name) {
-        return match view.published.get(name) {
-            Some(_) => {
-                Err(format!("{name} is the catalog, which lists what is served; only regions can be rolled back"))
-            }
-            None => Err(format!("zone {name} is not configured; see \"aggregator status\"")),
-        };
+    if !view.sources.contains_key(name) {
+        return Err(match view.published.get(name) {
+            Some(_) => format!("{name} is the catalog, which lists what is served; only regions can be rolled back"),
+            None => not_configured(name),
+        });
     }
-    let has = |region: &&RegionView| region.plan.members.contains(name);
+    let has = |region: &&RegionSnapshot| region.plan.members.contains(name);
     let mut regions: Vec<String> =
         view.regions.values().filter(has).map(|region| region.plan.origin.to_string()).collect();
     regions.sort();
@@ -151,16 +108,9 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
     ))
 }
 
-/// Describes the present pin of a region; empty if it has none.
-fn describe_behind(region: &RegionView) -> String {
-    let describe = |pin: &Pin| format!("it is {}\n", describe_pin(&PinStatus::new(pin)));
-    region.pin.as_ref().map(describe).unwrap_or_default()
-}
-
 /// Compares the present version with an earlier one.
-fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes, String> {
-    let served: &Served =
-        view.published.get(name).ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
+fn compare_with_version(view: &Snapshot, name: &Name, to: Serial) -> Result<Changes, String> {
+    let served = view.published.get(name).ok_or_else(|| not_configured(name))?;
     let present = served.zone.as_ref().map(|zone| zone.soa.serial);
     diff::compare(served, present, Some(to)).map_err(|error| error.to_string())
 }
@@ -175,12 +125,4 @@ fn list(changes: &Changes, text: &mut String) {
     if all == 0 {
         text.push_str("no record changes\n");
     }
-}
-
-/// Describes a finished rollback as JSON.
-fn describe_done(pin: &Pin, changes: &Changes, persistent: bool) -> Value {
-    json!({
-        "changes": changes.to_json(), "done": true, "persistent": persistent, "to": pin.to, "serial": pin.serial,
-        "since": unix_seconds(pin.since), "reason": pin.reason,
-    })
 }

@@ -22,7 +22,7 @@ use crate::transfer::queue::polls_at_once;
 use crate::transfer::silence::Times;
 use crate::transfer::{self, Common, Primaries, ZonePlan};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
@@ -134,16 +134,17 @@ impl<'p> SourcePlan<'p> {
         }
     }
 
-    /// Removes the series of a zone that are not of this source, but of the one before it.
-    fn forget_others(self, metrics: &Metrics, zone: &str) {
-        let primaries = match self {
-            SourcePlan::Primaries(plan) => &plan.primaries[..],
-            SourcePlan::Tree(_) | SourcePlan::Services(_) => &[],
-        };
-        let primaries: Vec<_> = primaries.iter().map(|primary| primary.address.to_string()).collect();
-        metrics.keep_primaries(zone, &primaries);
-        if !matches!(self, SourcePlan::Tree(_)) {
-            metrics.forget_tree(zone);
+    /// Returns true if a zone of this source can have such a series, which the source before it may have left.
+    fn has_series(self, family: &str, primary: Option<&str>) -> bool {
+        let is_of_trees = family.starts_with("zookeeper_") || family == "memory_refused";
+        match self {
+            SourcePlan::Tree(_) => primary.is_none(),
+            _ if is_of_trees => false,
+            SourcePlan::Primaries(plan) => {
+                let is_kept = |primary: &str| plan.primaries.iter().any(|kept| kept.address.to_string() == primary);
+                primary.is_none_or(is_kept)
+            }
+            SourcePlan::Services(_) => primary.is_none(),
         }
     }
 }
@@ -246,19 +247,14 @@ impl Sources {
         }
         old.retain(|zone, _| !sources.contains_key(zone));
         // The old sources are gone before their series are, so that they cannot bring them back.
-        let gone: Vec<Name> = old.into_keys().collect();
-        let feeds: HashMap<&Name, SourcePlan> =
-            starting.iter().flat_map(|plan| plan.zones().map(|zone| (zone, *plan))).collect();
-        for zone in gone {
-            let label = zone.to_string();
-            match feeds.get(&zone) {
-                Some(plan) => plan.forget_others(metrics, &label),
-                None if config.regions.iter().any(|region| region.origin == zone) => {
-                    metrics.keep_primaries(&label, &[])
-                }
-                None => metrics.forget(&label),
-            }
-        }
+        let gone: HashSet<String> = old.into_keys().map(|zone| zone.to_string()).collect();
+        let feeds: HashMap<String, SourcePlan> =
+            starting.iter().flat_map(|plan| plan.zones().map(|zone| (zone.to_string(), *plan))).collect();
+        let regions: HashSet<String> = config.regions.iter().map(|region| region.origin.to_string()).collect();
+        metrics.forget(&gone, |family, zone, primary| match feeds.get(zone) {
+            Some(plan) => !plan.has_series(family, primary),
+            None => primary.is_some() || !regions.contains(zone),
+        });
         for plan in starting {
             let (updates, budget) = (keeper.updates.clone(), keeper.budget.clone());
             let facilities = Facilities { updates, publisher: publisher.clone(), metrics: metrics.clone(), budget };

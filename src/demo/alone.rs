@@ -37,16 +37,10 @@ pub async fn play(plan: PrimaryPlan) -> Result<(), DemoError> {
     let number = number_of(&plan.zone);
     let mut site = Site::start(plan.zone, number, plan.listen).await?;
     tracing::info!(zone = %site.origin(), address = %site.address(), serial = %site.serial(), "primary of a datacenter");
-    let over = async {
-        match plan.limit {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => std::future::pending().await,
-        }
-    };
     tokio::select! {
         () = change(&mut site, usize::from(number), &plan.notify) => {}
         () = end => {}
-        () = over => {}
+        () = tokio::time::sleep(plan.limit.unwrap_or(Duration::MAX)) => {}
     }
     Ok(())
 }

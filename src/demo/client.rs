@@ -5,7 +5,7 @@
 //!
 //! RFCs: 2782 (SRV).
 
-use crate::client::{ClientError, Question, Role, Server, address_of, soa_of};
+use crate::client::{ClientError, Question, Role, Server, soa_of};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, RecordType};
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ impl Client {
         let mut answer = Answer::default();
         for kind in [RecordType::A, RecordType::AAAA, RecordType::SRV] {
             for record in self.ask(name, kind).await?.answers {
-                answer.addresses.extend(address_of(&record.data));
+                answer.addresses.extend(record.data.ip_addr());
                 if let RData::SRV(srv) = record.data {
                     answer.targets.insert((srv.target.to_string(), srv.port));
                 }

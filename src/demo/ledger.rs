@@ -64,7 +64,7 @@ struct Outage {
 }
 
 /// The ledger.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ledger {
     patience: Duration,
     open: Option<Open>,
@@ -77,24 +77,14 @@ pub struct Ledger {
     asked: usize,
     unanswered: usize,
     outages: Vec<Outage>,
-    faults: Vec<String>,
+    /// The faults so far, in words.
+    pub faults: Vec<String>,
 }
 
 impl Ledger {
     /// Starts an empty ledger, after the region was seen as expected; a change may take so long to be followed.
     pub fn new(patience: Duration, region: Option<Serial>) -> Ledger {
-        Ledger {
-            patience,
-            open: None,
-            settled: true,
-            region,
-            made: 0,
-            latencies: Vec::new(),
-            asked: 0,
-            unanswered: 0,
-            outages: Vec::new(),
-            faults: Vec::new(),
-        }
+        Ledger { patience, settled: true, region, ..Ledger::default() }
     }
 
     /// Notes a change that the region should follow.
@@ -217,11 +207,6 @@ impl Ledger {
         }
         lines.push(format!("{} queries over UDP in total, {} without an answer", self.asked, self.unanswered));
         lines
-    }
-
-    /// Returns the faults so far, in words.
-    pub fn faults(&self) -> &[String] {
-        &self.faults
     }
 }
 

@@ -103,8 +103,8 @@ impl Site {
             ScriptedChange::ScaleDown(count) => _ = self.datacenter.scale_down(SERVICE, count, now),
             ScriptedChange::InstanceDown => {
                 let mut instances = self.datacenter.instances().iter();
-                let found = instances.find(|instance| instance.service() == SERVICE && instance.is_up());
-                self.down = found.map(|instance| instance.alias().to_string());
+                let found = instances.find(|instance| instance.service() == SERVICE && instance.up);
+                self.down = found.map(|instance| instance.alias.clone());
                 if let Some(alias) = &self.down {
                     self.datacenter.set_up(alias, false, now);
                     what = format!("instance {alias} down");

@@ -51,7 +51,8 @@ pub struct Stage {
     limit: Option<Duration>,
     patience: Duration,
     began: Instant,
-    ledger: Ledger,
+    /// All that has happened so far.
+    pub ledger: Ledger,
 }
 
 impl Stage {
@@ -66,11 +67,6 @@ impl Stage {
         let service = service_name(&region)?;
         let (script, began, ledger) = (Script::default(), Instant::now(), Ledger::new(patience, None));
         Ok(Stage { sites, region, service, client, script, limit, patience, began, ledger })
-    }
-
-    /// Returns the ledger of all that has happened so far.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
     }
 
     /// Plays until the time is over; forever without a limit.
@@ -293,10 +289,10 @@ mod tests {
     async fn a_region_that_does_not_follow_fails_the_run() {
         let (mut stage, _frozen) = stage(Duration::from_millis(300)).await;
         stage.play(&mut View::open()).await.unwrap();
-        let ledger = stage.ledger();
+        let ledger = &stage.ledger;
         assert_eq!(ledger.counts(), (1, 0), "even the shortest run makes a change");
         let fault = "us-west-1: scale up by 2: not followed within 0.3 s: the answer lacks 192.0.2.9, ";
-        assert!(ledger.faults()[0].starts_with(fault), "{:?}", ledger.faults());
+        assert!(ledger.faults[0].starts_with(fault), "{:?}", ledger.faults);
     }
 
     #[tokio::test]

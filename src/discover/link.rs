@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use wire::dnssd::{self, OPENSTACK, ServiceType, text};
+use wire::dnssd::{ServiceType, text};
 use wire::name::Name;
 
 /// OpenStack's services on the link.
@@ -21,7 +21,7 @@ pub const SERVICE: &str = "_openstack._tcp.local.";
 
 /// Time in which more addresses are collected once a service is found. RFC 6762 section 6: answers that several hosts
 /// may give come within 120 ms.
-const SETTLE: Duration = Duration::from_millis(500);
+const MORE_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Joins the multicast groups on interfaces, which are names or addresses; without any on all but loopback.
 pub fn open(interfaces: &[String]) -> Result<ServiceDaemon, DiscoverError> {
@@ -53,7 +53,7 @@ fn exists(interface: &str) -> bool {
 /// The name of a service on the link.
 pub fn instance(kind: &ServiceType) -> Name {
     let local = Name::parse("local").expect("a constant name");
-    dnssd::below(&local, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).expect("a type is one label")
+    super::instance(kind, &local).expect("a type is one label")
 }
 
 /// Returns true if a name in the library's form is that of an instance.
@@ -91,7 +91,7 @@ async fn listen(
         match event {
             ServiceEvent::ServiceResolved(mut service) if is_called(&service.fullname, instance) => {
                 match found {
-                    None => until = deadline.min(Instant::now() + SETTLE),
+                    None => until = deadline.min(Instant::now() + MORE_ANSWERS),
                     Some(before) if before.host == service.host => service.addresses.extend(before.addresses),
                     Some(_) => {}
                 }

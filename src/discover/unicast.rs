@@ -10,14 +10,15 @@
 //! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another
 //! domain one for each label of its host's name at most, and each domain is asked once.
 
-use super::{DiscoverError, DiscoveredService, Record, address_hosts, arrange, is_host_name};
-use crate::client::{Question, Role, address_of, from_library, rcode_name};
+use super::{DiscoverError, DiscoveredService, Record, address_hosts, arrange, instance, is_host_name};
+use crate::client::{Question, Role, from_library, rcode_name};
 use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::rdata::SRV;
 use hickory_proto::rr::{RData, RecordType};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use wire::dnssd::{self, Host, OPENSTACK, ServiceType, text};
+use wire::dnssd::{Host, ServiceType, text};
 use wire::name::Name;
 
 /// File that lists the system's resolvers.
@@ -34,19 +35,13 @@ pub async fn discover(
     servers: &[SocketAddr],
     patience: Duration,
 ) -> Result<(Vec<DiscoveredService>, Vec<DiscoverError>), DiscoverError> {
-    let instance = dnssd::below(domain, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]);
-    let instance = instance.map_err(|_| DiscoverError::Missing(domain.clone()))?;
+    let instance = instance(kind, domain).map_err(|_| DiscoverError::Missing(domain.clone()))?;
     let resolver = Resolver { servers, patience };
-    let services: Vec<_> = resolver.ask(&instance, RecordType::SRV).await?;
-    let services = services.into_iter().filter_map(|data| match data {
-        RData::SRV(srv) => Some(srv),
-        _ => None,
-    });
-    let services: Vec<_> = services.collect();
+    let services = resolver.services(&instance).await?;
     if services.is_empty() {
         return Err(DiscoverError::Missing(instance));
     }
-    let described = resolver.description(&instance).await?.unwrap_or_else(|| text::write([]));
+    let described = resolver.description(&instance).await?;
     let mut own = OwnRecords { kind, domain, known: HashMap::new() };
     let several = services.len() > 1;
     let (mut records, mut lost) = (Vec::new(), Vec::new());
@@ -117,20 +112,13 @@ impl OwnRecords<'_> {
 
     /// Asks for the service's own records in a domain.
     async fn ask(&self, resolver: &Resolver<'_>, domain: &Name) -> Option<Own> {
-        let instance = dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).ok()?;
-        let services = resolver.ask(&instance, RecordType::SRV).await.ok()?;
-        let offered: Vec<(Name, u16)> = services
-            .into_iter()
-            .filter_map(|data| match data {
-                RData::SRV(srv) => Some((from_library(&srv.target), srv.port)),
-                _ => None,
-            })
-            .collect();
-        if offered.is_empty() {
+        let instance = instance(self.kind, domain).ok()?;
+        let services = resolver.services(&instance).await.ok()?;
+        if services.is_empty() {
             return None;
         }
-        let described = resolver.description(&instance).await.ok()?;
-        Some(Own { offered, described: described.unwrap_or_else(|| text::write([])) })
+        let offered = services.iter().map(|service| (from_library(&service.target), service.port)).collect();
+        Some(Own { offered, described: resolver.description(&instance).await.ok()? })
     }
 }
 
@@ -181,8 +169,17 @@ impl Resolver<'_> {
         Err(last)
     }
 
-    /// The TXT record that describes an instance; none if there is none.
-    async fn description(&self, instance: &Name) -> Result<Option<Vec<u8>>, DiscoverError> {
+    /// The data of an instance's SRV records.
+    async fn services(&self, instance: &Name) -> Result<Vec<SRV>, DiscoverError> {
+        let service = |data| match data {
+            RData::SRV(service) => Some(service),
+            _ => None,
+        };
+        Ok(self.ask(instance, RecordType::SRV).await?.into_iter().filter_map(service).collect())
+    }
+
+    /// The TXT record that describes an instance; an empty one if there is none (RFC 6763 section 6.1).
+    async fn description(&self, instance: &Name) -> Result<Vec<u8>, DiscoverError> {
         let described = self.ask(instance, RecordType::TXT).await?.into_iter().filter_map(|data| match data {
             RData::TXT(txt) => Some(text::write(txt.txt_data.iter().map(|string| &**string))),
             _ => None,
@@ -190,14 +187,14 @@ impl Resolver<'_> {
         // RFC 6763 section 6.8: there may be other formats beside ours, which says what it is.
         let described: Vec<Vec<u8>> = described.collect();
         let ours = described.iter().find(|rdata| text::get(rdata, "txtvers") == Some(Some(b"1")));
-        Ok(ours.or(described.first()).cloned())
+        Ok(ours.or(described.first()).cloned().unwrap_or_else(|| text::write([])))
     }
 
     /// The addresses of a host.
     async fn hosts(&self, host: &Name) -> Result<Vec<Host>, DiscoverError> {
         let mut addresses = Vec::new();
         for rtype in [RecordType::A, RecordType::AAAA] {
-            addresses.extend(self.ask(host, rtype).await?.iter().filter_map(address_of));
+            addresses.extend(self.ask(host, rtype).await?.iter().filter_map(RData::ip_addr));
         }
         if addresses.is_empty() { Err(DiscoverError::NoAddress(host.clone())) } else { Ok(address_hosts(addresses)) }
     }

@@ -6,10 +6,7 @@
 //! Cost: nothing while the server runs.
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, geteuid, getpid, getppid, kill_process, set_parent_process_death_signal, wait,
-};
-use std::ffi::OsStr;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_parent_process_death_signal, wait};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -28,10 +25,10 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts this program with other arguments; as another user, if one is given.
-    pub fn start(arguments: &[&OsStr], user: Option<u32>) -> io::Result<Child> {
+    /// Starts this program as the server with a configuration; as another user, if one is given.
+    pub fn start(configuration: &Path, user: Option<u32>) -> io::Result<Child> {
         let mut command = Command::new(own_program());
-        command.args(arguments);
+        command.arg("run").arg("--config").arg(configuration);
         let parent = Some(getpid());
         // SAFETY: the function makes system calls only.
         unsafe {
@@ -95,14 +92,4 @@ fn drop_rights(user: u32) -> io::Result<()> {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
     Ok(())
-}
-
-/// Returns true if this process is root.
-pub fn is_root() -> bool {
-    geteuid().is_root()
-}
-
-/// The arguments that run the server with a configuration.
-pub fn server_arguments(configuration: &Path) -> [&OsStr; 3] {
-    [OsStr::new("run"), OsStr::new("--config"), configuration.as_os_str()]
 }

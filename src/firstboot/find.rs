@@ -6,13 +6,13 @@
 //! Cost: O(configuration), checked twice: once with positions that its author knows, once where it lies.
 
 use super::keep::Keep;
-use super::login;
+use super::{Plan, login};
 use crate::config::Config;
 use crate::metadata::{Client, MetadataError};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Origin of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,23 +76,17 @@ pub struct NetworkKeys {
     pub host_name: Option<String>,
 }
 
-/// Data to ask for besides the configuration.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    pub network: bool,
-    pub login: bool,
-}
-
-/// Asks the host for everything that is wanted, in one conversation.
-pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Duration) -> Told {
-    let deadline = Instant::now() + patience;
+/// Asks the host, if there is one, for everything that is wanted, in one conversation.
+pub fn ask_host(plan: &Plan) -> Told {
+    let Some(host) = &plan.host else { return Told::default() };
+    let deadline = Instant::now() + plan.patience;
     let mut client = match Client::connect(host, deadline) {
         Ok(client) => client,
         Err(error) => return Told { configuration: Some(Err(error)), ..Told::default() },
     };
     // The network first: without it the rest is of little use.
     // What the host does not say, or not in time, is looked for again at the next conversation.
-    let network = wanted.network.then(|| {
+    let network = plan.network.is_some().then(|| {
         let mut get = |key| client.get(key, deadline).ok().flatten();
         NetworkKeys {
             nics: get("sdc:nics"),
@@ -101,24 +95,22 @@ pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Durati
             host_name: get("sdc:hostname"),
         }
     });
-    let login = if wanted.login { client.get(login::KEY, deadline).ok() } else { None };
+    if plan.only_network {
+        return Told { network, ..Told::default() };
+    }
+    let login = plan.login.as_ref().and_then(|_| client.get(login::KEY, deadline).ok());
     // Last, because it may be long.
-    Told { configuration: key.map(|key| client.get(key, deadline)), network, login, ..Told::default() }
+    Told { configuration: Some(client.get(&plan.key, deadline)), network, login, ..Told::default() }
 }
 
 /// Searches all places, in order: `file`, the host's metadata, the environment, the kept configuration.
 pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, keep: &Keep) -> Finding {
     let mut reasons = Vec::new();
     if file.exists() {
-        let found = match Config::load(file) {
-            Ok(_) => Some(FoundConfiguration { origin: Origin::File, path: file.to_path_buf(), is_new: false }),
-            Err(errors) => {
-                reasons.extend(errors.to_string().lines().map(str::to_owned));
-                None
-            }
-        };
         // A file that is there is meant, also with mistakes in it.
-        return Finding { found, reasons, is_refused: false };
+        let loaded = Config::load(file).map_err(|errors| reasons = lines(errors));
+        let found = FoundConfiguration { origin: Origin::File, path: file.to_path_buf(), is_new: false };
+        return Finding { found: loaded.ok().map(|_| found), reasons, is_refused: false };
     }
     reasons.push(format!("{} does not exist", file.display()));
     let word = word(key, told);
@@ -143,12 +135,14 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
         Some(Ok(text)) if !text.trim().is_empty() => {
             take(Origin::Environment, "AGGREGATOR_CONFIG", &text, keep, &mut reasons)
         }
-        Some(Err(_)) => {
-            reasons.push("AGGREGATOR_CONFIG is no text in UTF-8".to_owned());
-            None
-        }
-        _ => {
-            reasons.push("the environment has no AGGREGATOR_CONFIG".to_owned());
+        other => {
+            let is_odd = matches!(other, Some(Err(_)));
+            let what = if is_odd {
+                "AGGREGATOR_CONFIG is no text in UTF-8"
+            } else {
+                "the environment has no AGGREGATOR_CONFIG"
+            };
+            reasons.push(what.to_owned());
             None
         }
     };
@@ -164,7 +158,7 @@ fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<FoundConfiguration> {
         keep.read()?;
         match Config::load(&path) {
             Ok(_) => return Some(FoundConfiguration { origin: Origin::Kept, path, is_new: false }),
-            Err(errors) => reasons.extend(errors.to_string().lines().map(str::to_owned)),
+            Err(errors) => reasons.extend(lines(errors)),
         }
         let has_other = keep.has_trial() && keep.put_back().is_ok();
         if !has_other {
@@ -183,31 +177,28 @@ pub fn word(key: &str, told: Told) -> Result<String, String> {
     }
 }
 
+/// The lines of a message.
+fn lines(message: impl ToString) -> Vec<String> {
+    message.to_string().lines().map(str::to_owned).collect()
+}
+
 /// Checks a text. Returns true if it differs from the kept one; the error lists the problems, a line each.
 pub fn check(name: &str, text: &str, keep: &Keep) -> Result<bool, Vec<String>> {
-    let lines = |problem: String| problem.lines().map(str::to_owned).collect::<Vec<_>>();
     // First under the name that its author knows.
-    Config::parse(Path::new(name), text).map_err(|errors| lines(errors.to_string()))?;
-    let fresh = keep.prepare(text).map_err(|error| lines(error.to_string()))?;
-    Config::load(&fresh).map_err(|errors| lines(errors.to_string()))?;
+    Config::parse(Path::new(name), text).map_err(lines)?;
+    let fresh = keep.prepare(text).map_err(lines)?;
+    Config::load(&fresh).map_err(lines)?;
     Ok(keep.read().as_deref() != Some(text))
 }
 
 /// Checks a text and keeps it.
 fn take(origin: Origin, name: &str, text: &str, keep: &Keep, reasons: &mut Vec<String>) -> Option<FoundConfiguration> {
-    let checked = check(name, text, keep).and_then(|is_new| {
-        if is_new {
-            keep.adopt(text).map_err(|error| vec![error.to_string()])?;
-        }
-        Ok(is_new)
+    let checked = check(name, text, keep).and_then(|is_new| match is_new {
+        true => keep.adopt(text).map(|()| true).map_err(lines),
+        false => Ok(false),
     });
-    match checked {
-        Ok(is_new) => Some(FoundConfiguration { origin, path: keep.configuration(), is_new }),
-        Err(problems) => {
-            reasons.extend(problems);
-            None
-        }
-    }
+    let is_new = checked.map_err(|problems| reasons.extend(problems)).ok()?;
+    Some(FoundConfiguration { origin, path: keep.configuration(), is_new })
 }
 
 #[cfg(test)]

@@ -3,28 +3,22 @@
 //!
 //! Invariant: what the host does not say stays as it is, and what is wrong there is told and left out.
 //!
-//! Cost: one short conversation, in a thread of its own.
+//! Cost: one short conversation, which holds its thread up.
 
-use super::find::{self, NetworkKeys, Told, Wanted};
+use super::find::{self, NetworkKeys, Told};
 use super::{Plan, login, network, say};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 /// Asks the host, if there is one, and sets up the network and the keys for logging in.
-pub async fn ask(plan: Arc<Plan>) -> Told {
-    let asking = tokio::task::spawn_blocking(move || {
-        let Some(host) = &plan.host else { return Told::default() };
-        let wanted = Wanted { network: plan.network.is_some(), login: plan.login.is_some() };
-        let mut told = find::ask_host(host, Some(&plan.key), wanted, plan.patience);
-        told.network_problems = set_network(&plan, told.network.take());
-        set_login(&plan, told.login.take());
-        told
-    });
-    asking.await.unwrap_or_default()
+pub fn ask(plan: &Plan) -> Told {
+    let mut told = find::ask_host(plan);
+    told.network_problems = set_network(plan, told.network.take());
+    set_login(plan, told.login.take());
+    told
 }
 
 /// Sets up the network as the host describes it; returns the problems. Settings that it does not describe stay.
-pub fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
+fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
     let mut problems = Vec::new();
     let (Some(folder), Some(keys)) = (&plan.network, keys) else { return problems };
     if let Some(Err(error)) = keys.host_name.as_deref().map(network::set_host_name) {

@@ -76,6 +76,12 @@ impl Keep {
         fs::read_to_string(self.inside(CONFIGURATION)).ok()
     }
 
+    /// Replaces a file as a whole.
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        self.prepare(text)?;
+        fs::rename(self.inside(FRESH), self.inside(name))
+    }
+
     /// Writes a configuration beside the one that is kept, for a check; its path.
     pub fn prepare(&self, text: &str) -> io::Result<PathBuf> {
         let fresh = self.inside(FRESH);
@@ -97,11 +103,9 @@ impl Keep {
         if !self.has_trial()
             && let Some(previous) = self.read()
         {
-            self.prepare(&previous)?;
-            fs::rename(self.inside(FRESH), self.inside(PREVIOUS))?;
+            self.write(PREVIOUS, &previous)?;
         }
-        self.prepare(text)?;
-        fs::rename(self.inside(FRESH), self.inside(CONFIGURATION))?;
+        self.write(CONFIGURATION, text)?;
         self.folder.sync_all()
     }
 
@@ -118,8 +122,7 @@ impl Keep {
         if !is_whole || !self.has_trial() {
             return self.put_back();
         }
-        self.prepare("")?;
-        fs::rename(self.inside(FRESH), self.inside(RESUMED))?;
+        self.write(RESUMED, "")?;
         self.folder.sync_all()
     }
 
@@ -155,17 +158,12 @@ impl Keep {
 
     /// Removes a file, if it is there.
     fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.inside(name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove(&self.inside(name)).map(drop)
     }
 
     /// Tells a unit of the service manager where the configuration is.
     pub fn write_environment(&self, configuration: &Path) -> io::Result<()> {
-        let text = format!("AGGREGATOR_CONFIG_FILE={}\n", configuration.display());
-        self.prepare(&text)?;
-        fs::rename(self.inside(FRESH), self.inside(ENVIRONMENT))
+        self.write(ENVIRONMENT, &format!("AGGREGATOR_CONFIG_FILE={}\n", configuration.display()))
     }
 
     /// Listens for requests. Those of a group may ask beside ourselves.
@@ -177,6 +175,14 @@ impl Keep {
         std::os::unix::fs::chown(&path, None, group)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
+    }
+}
+
+/// Removes a file; false if there is none.
+pub fn remove(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        result => result.map(|()| true),
     }
 }
 

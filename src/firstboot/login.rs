@@ -5,8 +5,9 @@
 //!
 //! Cost: O(keys); nothing is written when they are the same.
 
+use super::keep::remove;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -17,10 +18,7 @@ pub const KEY: &str = "root_authorized_keys";
 pub fn write_keys(path: &Path, keys: Option<&str>) -> io::Result<bool> {
     let keys = keys.unwrap_or_default().trim();
     if keys.is_empty() {
-        return match fs::remove_file(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            result => result.map(|()| true),
-        };
+        return remove(path);
     }
     let text = format!("{keys}\n");
     if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
@@ -31,10 +29,7 @@ pub fn write_keys(path: &Path, keys: Option<&str>) -> io::Result<bool> {
         DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     }
     let fresh = path.with_extension("new");
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(&fresh)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?.write_all(text.as_bytes())?;
     fs::rename(fresh, path)?;
     Ok(true)

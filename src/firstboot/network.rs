@@ -10,9 +10,9 @@
 //! Cost: O(interfaces).
 
 use super::find::NetworkKeys;
+use crate::acl::network_of;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -64,13 +64,10 @@ pub fn describe(keys: &NetworkKeys, problems: &mut Vec<String>) -> Result<BTreeM
     let nics: Vec<Nic> = serde_json::from_str(nics).map_err(|error| format!("sdc:nics is not understood: {error}"))?;
     // A host that marks none leaves the choice to DHCP and to routers.
     let has_primary = nics.iter().any(|nic| nic.primary);
-    let drafts: Result<Vec<Draft>, String> = nics.iter().map(|nic| describe_nic(nic, has_primary)).collect();
-    let mut drafts = drafts?;
+    let mut drafts = nics.iter().map(|nic| describe_nic(nic, has_primary)).collect::<Result<Vec<Draft>, String>>()?;
     add_routes(&mut drafts, keys.routes.as_deref().unwrap_or("[]"), problems);
-    let mut files = BTreeMap::new();
-    for (index, draft) in drafts.into_iter().enumerate() {
-        files.insert(format!("{PREFIX}{index}.network"), draft.text);
-    }
+    let file = |(index, draft): (usize, Draft)| (format!("{PREFIX}{index}.network"), draft.text);
+    let mut files: BTreeMap<String, String> = drafts.into_iter().enumerate().map(file).collect();
     let resolvers = keys.resolvers.as_deref().unwrap_or("[]");
     let resolvers: Vec<IpAddr> =
         serde_json::from_str(resolvers).map_err(|error| format!("sdc:resolvers is not understood: {error}"))?;
@@ -85,7 +82,7 @@ pub fn describe(keys: &NetworkKeys, problems: &mut Vec<String>) -> Result<BTreeM
 fn describe_nic(nic: &Nic, has_primary: bool) -> Result<Draft, String> {
     let mut text = format!("[Match]\nMACAddress={}\n", read_mac(&nic.mac)?);
     if let Some(mtu) = nic.mtu {
-        write!(text, "[Link]\nMTUBytes={mtu}\n").expect("writing to a string cannot fail");
+        text += &format!("[Link]\nMTUBytes={mtu}\n");
     }
     let mut ips = nic.ips.clone();
     if let (true, Some(ip)) = (ips.is_empty(), &nic.ip) {
@@ -104,23 +101,21 @@ fn describe_nic(nic: &Nic, has_primary: bool) -> Result<Draft, String> {
     }
     let yes_no = |choice| if choice { "yes" } else { "no" };
     let dhcp_form = if dhcp { "ipv4" } else { "no" };
-    write!(text, "[Network]\nDHCP={dhcp_form}\nIPv6AcceptRA={}\n", yes_no(router_advertisements))
-        .expect("writing to a string cannot fail");
+    text += &format!("[Network]\nDHCP={dhcp_form}\nIPv6AcceptRA={}\n", yes_no(router_advertisements));
     for (address, length) in &addresses {
-        writeln!(text, "Address={address}/{length}").expect("writing to a string cannot fail");
+        text += &format!("Address={address}/{length}\n");
     }
     let gateways = if nic.gateways.is_empty() { nic.gateway.as_slice() } else { &nic.gateways[..] };
     for gateway in gateways.iter().filter(|_| nic.primary) {
         let gateway: IpAddr = gateway.parse().map_err(|_| format!("{gateway:?} is no gateway"))?;
-        writeln!(text, "Gateway={gateway}").expect("writing to a string cannot fail");
+        text += &format!("Gateway={gateway}\n");
     }
     // Otherwise the default route of this interface would stand beside that of the primary one, and might win.
     let is_secondary = has_primary && !nic.primary;
-    for (_, section) in [(dhcp, "DHCPv4"), (router_advertisements, "IPv6AcceptRA")]
-        .into_iter()
-        .filter(|(is_used, _)| is_secondary && *is_used)
-    {
-        write!(text, "[{section}]\nUseGateway=no\n").expect("writing to a string cannot fail");
+    for (is_used, section) in [(dhcp, "DHCPv4"), (router_advertisements, "IPv6AcceptRA")] {
+        if is_secondary && is_used {
+            text += &format!("[{section}]\nUseGateway=no\n");
+        }
     }
     Ok(Draft { is_primary: nic.primary, has_dhcp: dhcp, addresses, text })
 }
@@ -171,23 +166,8 @@ fn add_route(drafts: &mut [Draft], route: &serde_json::Value) -> Result<(), Stri
         return Err("the default route is that of the primary interface alone".to_owned());
     }
     let way = if linklocal { "Scope=link".to_owned() } else { format!("Gateway={gateway}") };
-    write!(draft.text, "[Route]\nDestination={}/{length}\n{way}\n", network_of(address, length))
-        .expect("writing to a string cannot fail");
+    draft.text += &format!("[Route]\nDestination={}/{length}\n{way}\n", network_of(address, length));
     Ok(())
-}
-
-/// The address of a network: that of a host in it without the host's part.
-fn network_of(address: IpAddr, length: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
-            IpAddr::V4((u32::from(address) & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
-            IpAddr::V6((u128::from(address) & mask).into())
-        }
-    }
 }
 
 /// A hardware address, whose parts may lack leading zeros.
@@ -238,13 +218,12 @@ pub fn write_files(folder: &Path, files: &BTreeMap<String, String>) -> io::Resul
 
 /// Sets the machine's name, as much of it as a host name may have.
 pub fn set_host_name(name: &str) -> io::Result<()> {
-    let is_name = |name: &str| !name.is_empty() && name.len() <= 64;
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let name: String = name.trim().chars().filter(|c| allowed(*c)).collect();
-    if !is_name(&name) {
-        return Ok(());
+    match name.len() {
+        1..=64 => Ok(rustix::system::sethostname(name.as_bytes())?),
+        _ => Ok(()),
     }
-    Ok(rustix::system::sethostname(name.as_bytes())?)
 }
 
 #[cfg(test)]

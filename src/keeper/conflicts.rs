@@ -16,7 +16,7 @@ const LISTED_CONFLICTS: usize = 100;
 
 /// The conflicts of a region, as they are shown.
 #[derive(Default)]
-pub(super) struct RegionConflicts {
+pub struct RegionConflicts {
     /// Names with conflicts.
     pub names: usize,
     /// Names by kind of conflict, in the order of [`ConflictKind::ALL`].
@@ -27,7 +27,7 @@ pub(super) struct RegionConflicts {
 
 impl RegionConflicts {
     /// Sums up the conflicts of a region.
-    pub fn of(region: &Region) -> RegionConflicts {
+    pub(super) fn of(region: &Region) -> RegionConflicts {
         let mut counts = [0; ConflictKind::ALL.len()];
         for conflicts in region.conflicts.values() {
             let mut kinds: Vec<ConflictKind> = conflicts.iter().map(|conflict| conflict.kind).collect();

@@ -14,9 +14,9 @@ use wire::name::Name;
 /// All drains in force.
 #[derive(Debug, Default)]
 pub(super) struct Drains {
-    all: Vec<Drain>,
+    pub all: Vec<Drain>,
     /// True if the drains differ from those that were last given to the disk.
-    unsaved: bool,
+    pub unsaved: bool,
     /// Drains of the configuration at the end of the earlier run: they keep the times at which they began.
     earlier: Vec<Drain>,
 }
@@ -28,11 +28,6 @@ impl Drains {
         let drains = Drains { all, unsaved: false, earlier };
         drains.all.iter().for_each(|drain| log(drain, "a drain goes on"));
         drains
-    }
-
-    /// All of them.
-    pub fn all(&self) -> &[Drain] {
-        &self.all
     }
 
     /// Takes an operator's order, which replaces one for the same target.
@@ -83,16 +78,6 @@ impl Drains {
         }
     }
 
-    /// Returns the names of a member that are drained from a region.
-    pub fn scope(&self, member: &Name, region: &Name) -> Scope {
-        scope(&self.all, member, region)
-    }
-
-    /// Returns true if the drains are not yet on disk.
-    pub fn are_unsaved(&self) -> bool {
-        self.unsaved
-    }
-
     /// All of them, if the disk has others.
     pub fn take_unsaved(&mut self) -> Option<Vec<Drain>> {
         std::mem::take(&mut self.unsaved).then(|| self.all.clone())
@@ -120,6 +105,6 @@ fn log(drain: &Drain, event: &str) {
 impl Keeper {
     /// Returns the drained names of each member of a region, in the plan's order.
     pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
-        plan.members.iter().map(|member| self.drains.scope(member, &plan.origin)).collect()
+        plan.members.iter().map(|member| scope(&self.drains.all, member, &plan.origin)).collect()
     }
 }

@@ -50,18 +50,14 @@ pub enum PinError {
 pub(super) struct Pins {
     /// Pins that an earlier run of the program left, until their regions are there.
     earlier: Vec<Pin>,
-    unsaved: bool,
+    /// True if the pins are not yet on disk.
+    pub unsaved: bool,
 }
 
 impl Pins {
     /// Goes on with those that an earlier run of the program left.
     pub fn new(earlier: Vec<Pin>) -> Pins {
         Pins { earlier, unsaved: false }
-    }
-
-    /// Returns true if the pins are not yet on disk.
-    pub fn are_unsaved(&self) -> bool {
-        self.unsaved
     }
 
     /// Ends a pin whose region has left the configuration.
@@ -99,7 +95,7 @@ fn with_serial(zone: &Zone, serial: Serial) -> Zone {
     let apex: RRsets = zone.apex().to_rrsets().iter().map(replace).collect();
     let mut editor = Editor::from_zone(zone);
     editor.set(&zone.origin, apex, zone.apex().spelled.map(Arc::from));
-    editor.set_repeated(Repeated::default());
+    editor.repeated = Repeated::default();
     editor.finish_beside(&[zone]).expect("the apex of a version has one SOA")
 }
 
@@ -126,11 +122,6 @@ impl KeptRegion {
     /// Returns the zone that clients see: the contents to which the region is pinned, else the merged ones.
     pub fn served(&self) -> Option<&Arc<Zone>> {
         self.pinned.as_ref().map(|pinned| &pinned.zone).or(self.region.zone.as_ref())
-    }
-
-    /// Octets of the contents to which the region is pinned.
-    pub fn pinned_octets(&self) -> Option<u64> {
-        self.pinned.as_ref().map(|pinned| pinned.zone.octets())
     }
 
     /// The region's pin.

@@ -42,13 +42,6 @@ pub(super) struct Heard {
     pub at: Option<Instant>,
 }
 
-impl Heard {
-    /// Returns serials that were heard before anything was served.
-    pub fn before_service(serials: Vec<Serial>) -> Heard {
-        Heard { serials, at: None }
-    }
-}
-
 /// A region with its state.
 pub(super) struct KeptRegion {
     pub region: Region,
@@ -298,8 +291,8 @@ impl Keeper {
         let without_address = kept.region.servers_without_address.clone();
         let alone = kept.region.members_alone.clone();
         let outcome = match changed {
-            Some(changed) => kept.region.merge_changed(&members, changed),
-            None => kept.region.merge_all(&members),
+            Some(changed) => kept.region.merge_changed(&members, changed, started),
+            None => kept.region.merge_all(&members, started),
         };
         match outcome {
             Outcome::Same => {
@@ -373,7 +366,7 @@ impl Keeper {
     }
 
     /// Sets the states of the regions; returns whether any changed.
-    pub(super) fn settle_regions(&mut self, now: Instant) -> bool {
+    pub(super) fn update_states(&mut self, now: Instant) -> bool {
         let mut changed = false;
         for (name, kept) in &mut self.regions {
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());

@@ -14,7 +14,7 @@ use super::Keeper;
 use super::conflicts::RegionConflicts;
 use super::regions::KeptRegion;
 use super::sources::SourceZone;
-use crate::merge::{Damper, Drain, Pin, RegionPlan, Scope};
+use crate::merge::{Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::publish::{Published, State};
 use crate::zone::Zone;
 use arc_swap::ArcSwap;
@@ -30,35 +30,45 @@ pub type Snapshots = Arc<ArcSwap<Snapshot>>;
 #[derive(Default)]
 pub struct Snapshot {
     pub published: Arc<Published>,
-    pub(super) sources: HashMap<Name, SourceZone>,
-    pub(super) regions: HashMap<Name, RegionSnapshot>,
-    pub(super) drains: Vec<Drain>,
+    pub sources: HashMap<Name, SourceZone>,
+    pub regions: HashMap<Name, RegionSnapshot>,
+    /// Drains in force.
+    pub drains: Vec<Drain>,
 }
 
 /// A region at one moment.
-pub(super) struct RegionSnapshot {
+pub struct RegionSnapshot {
     pub plan: RegionPlan,
     pub state: State,
     /// The zone that clients see.
     pub served: Option<Arc<Zone>>,
     /// The merged zone, which clients see unless the region is pinned.
     pub merged: Option<Arc<Zone>>,
+    /// The published serial minus the members' sum; 0 while the region is pinned.
     pub drift: u32,
     pub pin: Option<Pin>,
+    /// Damper, which keeps withdrawn addresses of services for a while.
     pub damper: Option<Damper>,
     pub ns_fallback: bool,
     pub followed: Option<Serial>,
     pub newer_elsewhere: Option<Serial>,
     pub servers_without_address: Vec<Name>,
-    /// Zones that the present version is made of, with the drains that they were taken under, in the plan's order; empty
-    /// while the region waits for its members.
-    pub taken: Vec<(Option<Arc<Zone>>, Scope)>,
+    /// Members, in the plan's order, with what was taken of them at the last merge: the clock may have moved on since,
+    /// the region has not. One that still waits for its members has taken nothing of anybody.
+    pub members: Vec<TracedMember>,
     pub conflicts: Arc<RegionConflicts>,
 }
 
 impl KeptRegion {
     /// Returns the region as it is now.
-    fn snapshot(&mut self) -> RegionSnapshot {
+    fn snapshot(&mut self, sources: &HashMap<Name, SourceZone>) -> RegionSnapshot {
+        let member = |(index, name): (usize, &Name)| {
+            let zone = sources.get(name).and_then(|source| source.zone.clone());
+            let intake = self.intakes.get(index);
+            let taken = intake.and_then(|intake| intake.zone().cloned());
+            TracedMember { zone, taken, drained: intake.map(|intake| intake.scope().clone()).unwrap_or_default() }
+        };
+        let members = self.region.plan.members.iter().enumerate().map(member).collect();
         let conflicts = self.conflicts.get_or_insert_with(|| Arc::new(RegionConflicts::of(&self.region))).clone();
         RegionSnapshot {
             plan: self.region.plan.clone(),
@@ -72,7 +82,7 @@ impl KeptRegion {
             followed: self.followed,
             newer_elsewhere: self.newer_elsewhere(),
             servers_without_address: self.region.servers_without_address.clone(),
-            taken: self.intakes.iter().map(|intake| (intake.zone().cloned(), intake.scope().clone())).collect(),
+            members,
             conflicts,
         }
     }
@@ -81,8 +91,8 @@ impl KeptRegion {
 impl Keeper {
     /// Replaces the snapshot: everything as it is now, with the root that shows it.
     pub(super) fn publish_snapshot(&mut self, published: Arc<Published>) {
-        let regions = self.regions.iter_mut().map(|(name, kept)| (name.clone(), kept.snapshot())).collect();
-        let (sources, drains) = (self.sources.clone(), self.drains.all().to_vec());
+        let (sources, drains) = (self.sources.clone(), self.drains.all.clone());
+        let regions = self.regions.iter_mut().map(|(name, kept)| (name.clone(), kept.snapshot(&sources))).collect();
         self.snapshots.store(Arc::new(Snapshot { published, sources, regions, drains }));
     }
 }

@@ -21,13 +21,15 @@ use wire::name::Name;
 
 /// Time at which a primary last confirmed or sent a zone. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Contact(Arc<ArcSwapOption<Instant>>);
+pub struct Contact(Arc<ArcSwapOption<Instant>>);
 
 impl Contact {
+    /// The time, if there was one.
     pub fn get(&self) -> Option<Instant> {
         self.0.load().as_deref().copied()
     }
 
+    /// Notes a time.
     pub fn set(&self, at: Option<Instant>) {
         self.0.store(at.map(Arc::new));
     }
@@ -35,7 +37,7 @@ impl Contact {
 
 /// A source zone.
 #[derive(Clone)]
-pub(super) struct SourceZone {
+pub struct SourceZone {
     pub zone: Option<Arc<Zone>>,
     pub state: State,
     pub contact: Contact,
@@ -55,7 +57,7 @@ impl SourceZone {
 
 impl Keeper {
     /// Takes at once the news that a zone is as it was, since its source asks again only when it was heard: behind a
-    /// publication that is held it would miss changes for that long. Other news come back.
+    /// publication that waits it would miss changes for that long. Other news come back.
     pub(super) fn confirm(&mut self, update: Update) -> Option<Update> {
         let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
         if !serves || !matches!(update.news, News::Current) {

@@ -118,7 +118,7 @@ impl MemberStatus {
 
 impl SourceZone {
     /// Tells how the zone is.
-    pub(super) fn status(&self, name: &Name, now: Instant) -> ZoneStatus {
+    pub fn status(&self, name: &Name, now: Instant) -> ZoneStatus {
         ZoneStatus {
             zone: name.clone(),
             state: self.state,
@@ -182,8 +182,8 @@ impl Snapshot {
         }
     }
 
-    /// The states of a region's members.
-    pub(super) fn member_statuses(&self, plan: &RegionPlan, now: Instant) -> Vec<MemberStatus> {
+    /// The states of a region's members, in the plan's order.
+    pub fn member_statuses(&self, plan: &RegionPlan, now: Instant) -> Vec<MemberStatus> {
         let is_drained = |member: &Name| scope(&self.drains, member, &plan.origin).whole;
         let status = |(member, contributes): (&Name, bool)| {
             let source = self.sources.get(member);

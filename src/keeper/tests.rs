@@ -73,7 +73,7 @@ impl Bench {
     /// Lets the longest pause of a serial that is half way pass.
     fn pass(&mut self) {
         self.keeper.merge(&HashMap::new(), Instant::now() + Duration::from_secs(3600));
-        self.keeper.settle_regions(Instant::now());
+        self.keeper.update_states(Instant::now());
         self.keeper.save();
         self.keeper.publish();
     }
@@ -353,7 +353,7 @@ fn serials_that_move_too_far_are_followed_in_two_steps() {
     assert_eq!(serial(&bench), half_way.advance(1));
     let later = Instant::now() + Duration::from_secs(91);
     assert!(bench.keeper.merge(&HashMap::new(), later));
-    bench.keeper.settle_regions(later);
+    bench.keeper.update_states(later);
     bench.keeper.publish();
     let sum = Serial(far).advance(far + 1);
     assert_eq!((serial(&bench), bench.keeper.regions[&name("w.x")].region.serial.drift()), (sum, 0));

@@ -3,9 +3,9 @@
 //! Cost: O(records at the apex × members).
 
 use super::{Members, NsPolicy, Region, RegionPlan};
-use crate::zone::{RRsets, Soa, Zone};
+use crate::zone::{Node, RRsets, Soa, Zone};
 use std::sync::Arc;
-use wire::name::{Name, NameBuf};
+use wire::name::Name;
 use wire::rr::{RRset, rtype};
 use wire::serial::Serial;
 
@@ -31,9 +31,8 @@ impl Region {
             (None, _) => &plan.server_name,
         };
         let member_rname = zones().next().and_then(|zone| {
-            let rdata = zone.soa_rrset().rdatas().next()?;
-            let (_, rname) = NameBuf::read_plain(rdata, 0).ok()?;
-            NameBuf::read_plain(rdata, rname).ok().map(|(name, _)| name)
+            let soa = zone.soa_rrset().as_set();
+            soa.first_name(soa.first_name(0)?.as_wire().len())
         });
         let rname = match (&plan.rname, &member_rname) {
             (Some(rname), _) => rname.as_wire(),
@@ -71,10 +70,7 @@ impl Region {
 
 /// The names of a zone's NS set that lie within the zone and have no address in it.
 pub(super) fn servers_without_address(zone: &Zone) -> Vec<Name> {
-    let has_address = |name: &Name| {
-        let node = zone.get(name.as_wire());
-        node.is_some_and(|node| node.get(rtype::A).or(node.get(rtype::AAAA)).is_some())
-    };
+    let has_address = |name: &Name| zone.get(name.as_wire()).is_some_and(Node::has_address);
     zone.name_servers().filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
 }
 
@@ -85,9 +81,8 @@ pub(super) fn members_alone(plan: &RegionPlan, members: &Members) -> Vec<Name> {
         return Vec::new();
     }
     let is_alone = |zone: &Zone| {
-        let primary = zone.soa_rrset().rdatas().next().and_then(|soa| NameBuf::read_plain(soa, 0).ok());
         let servers: Vec<Name> = zone.name_servers().collect();
-        primary.is_some_and(|(primary, _)| servers == [primary.to_name()])
+        zone.soa_rrset().as_set().first_name(0).is_some_and(|primary| servers == [primary.to_name()])
     };
     let pairs = plan.members.iter().zip(members);
     pairs.filter(|(_, zone)| zone.as_deref().is_some_and(is_alone)).map(|(member, _)| member.clone()).collect()

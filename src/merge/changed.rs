@@ -50,9 +50,8 @@ impl Region {
         let mut names = self.delegations.update(&self.plan, members, &there);
         names.extend(there.into_iter().map(|(_, name)| name));
         self.add_dependents(members, &mut names);
-        let labels = |name: &Name| name.as_wire().len() - origin.as_wire().len();
-        let owner = |name| Owner::new(&Name::as_wire(name)[..labels(name)]);
-        let mut owners: Vec<Owner<'_>> = names.iter().filter(|name| **name != origin).map(owner).collect();
+        let below_apex = names.iter().filter(|name| **name != origin);
+        let mut owners: Vec<Owner<'_>> = below_apex.map(|name| Owner::new(name.owner_in(&origin))).collect();
         // As tables have them, and each once.
         owners.sort_unstable();
         owners.dedup();

@@ -110,7 +110,7 @@ struct Service {
 
 impl Service {
     /// Removes what may go by now.
-    fn settle(&mut self, plan: &DampingPlan, now: Instant, tally: &mut Tally) {
+    fn release_due(&mut self, plan: &DampingPlan, now: Instant, tally: &mut Tally) {
         let held = self.held.len();
         self.held.retain(|address, _| !self.live.contains(address));
         tally.returned += (held - self.held.len()) as u64;
@@ -148,7 +148,7 @@ impl Service {
         let mut ahead = self.clone();
         while ahead.held.contains_key(address) {
             let next = ahead.next?;
-            ahead.settle(plan, next, &mut Tally::default());
+            ahead.release_due(plan, next, &mut Tally::default());
             if !ahead.held.contains_key(address) {
                 return Some(next);
             }
@@ -219,7 +219,7 @@ impl Damper {
             tally.gone += (held - service.held.len()) as u64;
             let nodes = (0..members.len()).filter_map(|index| taken(index)?.1);
             service.live = nodes.flat_map(addresses).map(|(address, _)| address).collect();
-            service.settle(&plan, now, &mut tally);
+            service.release_due(&plan, now, &mut tally);
             !service.is_over()
         });
         tally

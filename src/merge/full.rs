@@ -10,7 +10,6 @@
 
 use super::sink::Silent;
 use super::{Members, NewConflicts, Region};
-use crate::rewrite::RdataNames;
 use crate::zone::{Builder, Editor, RRsets, Stored, Zone};
 use std::sync::Arc;
 use wire::name::{MAX_NAME_BYTES, Name};
@@ -22,11 +21,11 @@ impl Region {
         let origin = self.plan.origin.clone();
         let zones: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
         self.delegations.rebuild(&self.plan, members);
-        let nothing_moves = self.plan.rdata_names == RdataNames::Keep && self.plan.exclude.is_empty();
+        let nothing_moves = self.plan.moves_nothing();
         let nothing_is_cut =
             zones.iter().all(|zone| self.plan.max_set.is_none_or(|most| zone.sizes.most_records() <= most));
         let is_even = nothing_moves && nothing_is_cut && self.delegations.is_empty();
-        if is_even && zones.iter().all(|zone| zone.is_even(&origin)) {
+        if is_even && !zones.iter().any(|zone| zone.has_odd_nodes(&origin)) {
             return self.merge_shards(members, &zones, new);
         }
         let longest = MAX_NAME_BYTES - origin.as_wire().len();
@@ -46,8 +45,11 @@ impl Region {
                 if has_same(&members[..index], &stored) {
                     continue;
                 }
-                let is_sole = !has_same(&members[index + 1..], &stored);
-                if is_sole && self.is_plain(stored.node) && !self.delegations.covers(owner) {
+                let is_plain = nothing_moves
+                    && !stored.node.is_odd()
+                    && self.is_whole(stored.node)
+                    && !self.delegations.covers(owner);
+                if is_plain && !has_same(&members[index + 1..], &stored) {
                     if !stored.node.is_empty() {
                         builder.share(&stored);
                     }

@@ -1,5 +1,5 @@
-//! Intake of one member: its zone as a region takes it, as it is, or without what is drained and with what is held
-//! back.
+//! Intake of one member: its zone as a region takes it, as it is, or without what is drained and with addresses
+//! that services keep for a while.
 //!
 //! The merge knows nothing of drains: it is given a zone in which the drained names are missing and the addresses that
 //! are held still stand. So the law that a merge of what changed equals a merge of everything holds for these zones as
@@ -57,7 +57,7 @@ impl Intake {
         &self.scope
     }
 
-    /// Address sets that are held back.
+    /// Address sets that are held.
     pub fn held(&self) -> &Held {
         &self.held
     }
@@ -153,7 +153,7 @@ impl Intake {
 }
 
 /// A member beside what is taken of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TracedMember {
     /// Zone of the member, also when nothing of it is taken.
     pub zone: Option<Arc<Zone>>,
@@ -164,11 +164,6 @@ pub struct TracedMember {
 }
 
 impl TracedMember {
-    /// A member of which everything is taken, or nothing.
-    pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
-        TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
-    }
-
     /// Returns true if the region takes anything from the member at present.
     pub fn contributes(&self) -> bool {
         self.taken.is_some()

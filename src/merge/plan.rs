@@ -52,7 +52,7 @@ pub struct SoaPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionPlan {
     pub origin: Name,
-    /// Names of the member zones in configuration order, which settles conflicts.
+    /// Names of the member zones in configuration order, which decides conflicts.
     pub members: Vec<Name>,
     /// True if the members are parts of one zone and have the region's own name (`docs/regions.md` 31). What stands in
     /// `members` tells them apart then, and is no part of any owner name.
@@ -90,6 +90,11 @@ impl RegionPlan {
     /// The name below which a member has its owner names, by the name that the member is kept under.
     pub fn origin_named(&self, member: &Name) -> Option<&Name> {
         self.members.iter().position(|other| other == member).map(|index| self.origin_of(index))
+    }
+
+    /// Returns true if records come into the region as they are, but for those of which a node is odd.
+    pub fn moves_nothing(&self) -> bool {
+        self.rdata_names == RdataNames::Keep && self.exclude.is_empty()
     }
 
     /// Returns true if the configuration leaves a name of the region out.

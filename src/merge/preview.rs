@@ -5,10 +5,10 @@
 //! Cost: O(names × members), beside the keeper; nothing published is touched.
 
 use super::{Members, Outcome, Region, RegionPlan};
-use crate::zone::Zone;
+use crate::zone::{Node, Zone};
 use std::sync::Arc;
+use std::time::Instant;
 use wire::name::Name;
-use wire::rr::rtype;
 
 /// Summary of what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,16 +24,13 @@ pub struct Preview {
 }
 
 /// Merges a region from other intakes and compares it with what is published.
-pub fn preview(plan: &RegionPlan, present: Option<&Arc<Zone>>, members: &Members) -> Preview {
+pub fn preview(plan: &RegionPlan, present: Option<&Arc<Zone>>, members: &Members, now: Instant) -> Preview {
     let Some(before) = present else { return Preview::default() };
     let mut region = Region::new(plan.clone());
     region.zone = Some(before.clone());
-    let outcome = region.merge_all(members);
+    let outcome = region.merge_all(members, now);
     let (Outcome::New { touched, .. }, Some(after)) = (outcome, &region.zone) else { return Preview::default() };
-    let has_address = |zone: &Zone, name: &Name| {
-        let node = zone.get(name.as_wire());
-        node.is_some_and(|node| [rtype::A, rtype::AAAA].into_iter().any(|rtype| node.get(rtype).is_some()))
-    };
+    let has_address = |zone: &Zone, name: &Name| zone.get(name.as_wire()).is_some_and(Node::has_address);
     let loses = |name: &&Name| has_address(before, name) && !has_address(after, name);
     let mut without_address: Vec<Name> = touched.iter().filter(loses).cloned().collect();
     without_address.sort_by(Name::canonical_cmp);

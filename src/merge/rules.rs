@@ -1,11 +1,11 @@
 //! Rules by which the records that members have at one name become those of the region.
 //!
-//! `merge_name` is the general way: it unites what stands side by side, settles what cannot, and tells a [`Sink`] what
+//! `merge_name` is the general way: it unites what stands side by side, resolves what cannot, and tells a [`Sink`] what
 //! becomes of each member's records while it does so. A merge has a sink that hears nothing and costs nothing; an
 //! explanation of one name has one that keeps what it hears.
 //!
-//! `sole` and `is_plain` are shortcuts for names that one member has and no rule concerns. Only merges take them; a test
-//! demands that they agree with the general way.
+//! `sole` is a shortcut for names that one member has and no rule concerns, as a full merge has one for nodes that are not
+//! odd. Only merges take them; a test demands that they agree with the general way.
 //!
 //! Cost: O(records of the name × members).
 
@@ -76,7 +76,7 @@ impl Region {
                 merged.spelled = node.spelled.and_then(|spelled| way.spelling(spelled));
             }
         }
-        self.settle(&nodes, name, &mut parts, &mut merged);
+        self.resolve(&nodes, name, &mut parts, &mut merged);
         let mut rrsets = Vec::with_capacity(parts.len());
         for (rtype, part) in parts {
             let Some(united) = self.unite(rtype, &part, &mut merged) else { continue };
@@ -90,7 +90,7 @@ impl Region {
     }
 
     /// Resolves what cannot stand side by side (`docs/regions.md` 16 to 18).
-    fn settle<S: Sink>(
+    fn resolve<S: Sink>(
         &self,
         nodes: &[(usize, &Name, Node<'_>)],
         name: &Name,
@@ -155,7 +155,13 @@ impl Region {
         }
     }
 
-    //--- Shortcuts ---
+    /// Returns true if no set of a node is larger than the region has any.
+    pub(super) fn is_whole(&self, node: Node<'_>) -> bool {
+        self.plan.max_set.is_none()
+            || node.rrsets().all(|rrset| self.most(rrset.rtype).is_none_or(|most| rrset.count <= most))
+    }
+
+    //--- Shortcut ---
 
     /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there.
     /// Most names have one contributor, and nothing to move.
@@ -176,27 +182,9 @@ impl Region {
             return None;
         }
         let way = Move { from, to: &self.plan.origin, policy: self.plan.rdata_names };
-        let stays = |rrset| self.is_settled(node, rrset) && way.leaves(name, rrset);
-        node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
-    }
-
-    /// Returns true if the RRsets of a node, if it is the only one of its name, come into the region as they are, which
-    /// can be told without knowing the name.
-    pub(super) fn is_plain(&self, node: Node<'_>) -> bool {
-        self.plan.rdata_names == RdataNames::Keep
-            && self.plan.exclude.is_empty()
-            && node.spelled.is_none()
-            && node.rrsets().all(|rrset| rrset.rtype != rtype::PTR && self.is_settled(node, rrset))
-    }
-
-    /// Returns true if no rule concerns an RRset whose node is the only one of its name, but for names in RDATA.
-    fn is_settled(&self, node: Node<'_>, rrset: Set<'_>) -> bool {
-        let stays = match rrset.rtype {
-            rtype::DNAME => false,
-            rtype::PLACEHOLDER => node.rrsets().count() == 1,
-            rtype => !is_dropped(rtype, false),
-        };
-        stays && !rrset.may_not_fit() && self.most(rrset.rtype).is_none_or(|most| rrset.count <= most)
+        let stays = |rrset| is_unruled(node, rrset) && way.leaves(name, rrset);
+        (self.is_whole(node) && node.rrsets().all(stays))
+            .then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
     }
 }
 
@@ -221,6 +209,16 @@ fn cap<S: Sink>(name: &Name, set: &RRset, given: &[(usize, Arc<RRset>)], most: u
     }
     let rdatas: Vec<&[u8]> = ranked.iter().filter(|(rank, _)| kept.contains(rank)).map(|(_, rdata)| *rdata).collect();
     Arc::new(RRset::build(set.rtype, set.ttl, rdatas).unwrap_or_else(|| set.clone()))
+}
+
+/// Returns true if no rule concerns an RRset whose node is the only one of its name, but for names in RDATA.
+fn is_unruled(node: Node<'_>, rrset: Set<'_>) -> bool {
+    let stays = match rrset.rtype {
+        rtype::DNAME => false,
+        rtype::PLACEHOLDER => node.rrsets().count() == 1,
+        rtype => !is_dropped(rtype, false),
+    };
+    stays && !rrset.may_not_fit()
 }
 
 impl<S: Sink> Merged<S> {

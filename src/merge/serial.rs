@@ -21,11 +21,11 @@
 //! The distance of a version's serial from its sum:
 //!
 //! ```text
-//!             the sum is not newer               the sum is newer
-//!     OnSum ------------------------> Above --------------------------> OnSum
+//!              the sum is not newer                the sum is newer
+//!     on sum ------------------------> above --------------------------> on sum
 //!
-//!             it moved too far                   passed, after a pause
-//!     OnSum ------------------------> HalfWay ------------------------> OnSum
+//!              it moved too far                    passed, after a pause
+//!     on sum ------------------------> half way -----------------------> on sum
 //! ```
 //!
 //! On disk is a serial with its drift, the serial minus the sum. The distance follows from that: a serial is half way
@@ -112,169 +112,95 @@ impl Basis {
     }
 }
 
-/// Distance of a serial from the sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Distance {
-    OnSum,
-    /// Above the sum by this drift.
-    Above(u32),
-    /// Half way to the sum, which is too far ahead for one step, until clients have had time to see it.
-    HalfWay {
-        drift: u32,
-        until: Instant,
-    },
-}
-
-impl Distance {
-    /// The distance between a serial and a sum, until a moment if that is half way.
-    fn new(serial: Serial, sum: Serial, until: Instant) -> Distance {
-        match serial.0.wrapping_sub(sum.0) {
-            0 => Distance::OnSum,
-            drift if sum.newer_than(serial) => Distance::HalfWay { drift, until },
-            drift => Distance::Above(drift),
-        }
-    }
-
-    /// The serial minus the sum.
-    fn drift(self) -> u32 {
-        match self {
-            Distance::OnSum => 0,
-            Distance::Above(drift) | Distance::HalfWay { drift, .. } => drift,
-        }
-    }
-
-    /// Returns the end of the pause half way.
-    fn until(self) -> Option<Instant> {
-        if let Distance::HalfWay { until, .. } = self { Some(until) } else { None }
-    }
-}
-
 /// Version of a region, as far as serials are concerned.
 #[derive(Clone, Debug)]
 struct Version {
     serial: Serial,
-    distance: Distance,
+    /// The serial minus the sum.
+    drift: u32,
+    /// End of the pause, for a serial that is half way to the sum, which is too far ahead for one step.
+    half_way_until: Option<Instant>,
     basis: Basis,
 }
 
 impl Version {
-    /// Returns true if the serial is half way to the sum.
-    fn is_half_way(&self) -> bool {
-        self.distance.until().is_some()
-    }
-
     /// Returns the next serial where this one was the last; while it is half way, it moves by one.
     fn next(&self, last: Serial, sum: Serial) -> Serial {
-        if self.is_half_way() { last.advance(1) } else { rise(last, sum) }
+        if self.half_way_until.is_some() { last.advance(1) } else { rise(last, sum) }
     }
 }
 
 //--- Serial ---
 
-/// Contents that clients have seen, and the version that is made.
-#[derive(Clone, Debug)]
+/// What clients have seen.
+#[derive(Clone, Debug, Default)]
 enum Seen {
-    Unseen {
-        draft: Option<Version>,
-    },
+    #[default]
+    Unseen,
     Remembered {
         last: Serial,
         /// The drift with which the serial may come again.
         drift: Option<u32>,
-        draft: Option<Version>,
     },
-    Served(Version),
+    /// The version that is made, of which there is one.
+    Served,
     Away(Version),
-    Behind {
-        shown: Serial,
-        draft: Option<Version>,
-    },
-}
-
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen::Unseen { draft: None }
-    }
-}
-
-impl Seen {
-    /// The version that is made.
-    fn version(&self) -> Option<&Version> {
-        match self {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft.as_ref(),
-            Seen::Served(version) => Some(version),
-            Seen::Away(_) => None,
-        }
-    }
-
-    /// The newest version, also if it is away.
-    fn newest(&self) -> Option<&Version> {
-        if let Seen::Away(version) = self { Some(version) } else { self.version() }
-    }
-
-    /// The version that is made, to be changed.
-    fn version_mut(&mut self) -> Option<&mut Version> {
-        match self {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft.as_mut(),
-            Seen::Served(version) => Some(version),
-            Seen::Away(_) => None,
-        }
-    }
-
-    /// The version that is made, as a draft of something else.
-    fn into_draft(self) -> Option<Version> {
-        match self {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft,
-            Seen::Served(version) => Some(version),
-            Seen::Away(_) => None,
-        }
-    }
-
-    /// Returns true if a version whose contents are right has the right serial, too.
-    fn stays(&self, sum: Serial) -> bool {
-        let Some(Version { serial, distance, .. }) = self.version() else { return false };
-        let is_behind = matches!(self, Seen::Behind { shown, .. } if !serial.newer_than(*shown));
-        let goes_on = matches!(distance, Distance::Above(_)) && sum.newer_than(*serial);
-        // The sum has not moved; or the members or `serial_offset` have made up for the drift.
-        !is_behind && !goes_on && (*serial == sum.advance(distance.drift()) || *serial == sum)
-    }
-
-    /// Returns the serial of the next version.
-    fn next(&self, sum: Serial, basis: &Basis) -> Serial {
-        match self {
-            Seen::Unseen { .. } => sum,
-            // Another run of the program with the same members' versions: the same serial, as on replicas that stayed.
-            Seen::Remembered { last, drift: Some(drift), .. } if *last == sum.advance(*drift) => *last,
-            Seen::Remembered { last, .. } | Seen::Behind { shown: last, draft: None } => rise(*last, sum),
-            Seen::Served(version) if is_long_way(&version.basis.serials, &basis.serials) => {
-                version.serial.advance(LONGEST_STEP)
-            }
-            // And so after a while.
-            Seen::Away(version) if version.basis.is_same(basis) => version.serial,
-            Seen::Served(version) | Seen::Away(version) => version.next(version.serial, sum),
-            Seen::Behind { shown, draft: Some(draft) } => draft.next(*shown, sum),
-        }
-    }
+    Behind(Serial),
 }
 
 /// Serial of a region, and all that the next one depends on.
 #[derive(Clone, Debug, Default)]
-pub struct RegionSerial(Seen);
+pub struct RegionSerial {
+    seen: Seen,
+    /// The version that is made; a draft unless it is served. None while no member gives anything.
+    version: Option<Version>,
+}
 
 impl RegionSerial {
+    /// The newest version, also if it is away.
+    fn newest(&self) -> Option<&Version> {
+        if let Seen::Away(version) = &self.seen { Some(version) } else { self.version.as_ref() }
+    }
+
     /// Returns the drift: the serial of the newest version minus the sum, normally 0.
     pub fn drift(&self) -> u32 {
-        self.0.newest().map_or(0, |version| version.distance.drift())
+        self.newest().map_or(0, |version| version.drift)
     }
 
     /// Returns true if the present serial is half way to the sum.
     pub fn is_half_way(&self) -> bool {
-        self.0.version().is_some_and(Version::is_half_way)
+        self.version.as_ref().is_some_and(|version| version.half_way_until.is_some())
     }
 
     /// Returns true if clients have had answers in this run of the program.
     pub fn was_served(&self) -> bool {
-        matches!(self.0, Seen::Served(_) | Seen::Away(_) | Seen::Behind { .. })
+        matches!(self.seen, Seen::Served | Seen::Away(_) | Seen::Behind(_))
+    }
+
+    /// Returns true if a version whose contents are right has the right serial, too.
+    fn stays(&self, sum: Serial) -> bool {
+        let Some(Version { serial, drift, half_way_until, .. }) = &self.version else { return false };
+        let is_behind = matches!(self.seen, Seen::Behind(shown) if !serial.newer_than(shown));
+        let goes_on = half_way_until.is_none() && sum.newer_than(*serial);
+        // The sum has not moved; or the members or `serial_offset` have made up for the drift.
+        !is_behind && !goes_on && (*serial == sum.advance(*drift) || *serial == sum)
+    }
+
+    /// Returns the serial of the next version.
+    fn next(&self, sum: Serial, basis: &Basis) -> Serial {
+        match (&self.seen, &self.version) {
+            (Seen::Unseen, _) | (Seen::Served, None) => sum,
+            // Another run of the program with the same members' versions: the same serial, as on replicas that stayed.
+            (Seen::Remembered { last, drift: Some(drift) }, _) if *last == sum.advance(*drift) => *last,
+            (Seen::Remembered { last, .. }, _) | (Seen::Behind(last), None) => rise(*last, sum),
+            (Seen::Behind(shown), Some(draft)) => draft.next(*shown, sum),
+            (Seen::Served, Some(version)) if is_long_way(&version.basis.serials, &basis.serials) => {
+                version.serial.advance(LONGEST_STEP)
+            }
+            // And so after a while.
+            (Seen::Away(version), _) if version.basis.is_same(basis) => version.serial,
+            (Seen::Served, Some(version)) | (Seen::Away(version), _) => version.next(version.serial, sum),
+        }
     }
 
     //--- Events ---
@@ -282,78 +208,70 @@ impl RegionSerial {
     /// Clients have seen this serial before anything is served here; with its drift it may come again.
     pub fn remembered(&mut self, last: Serial, drift: Option<u32>) {
         debug_assert!(!self.was_served());
-        self.0 = Seen::Remembered { last, drift, draft: std::mem::take(&mut self.0).into_draft() };
+        self.seen = Seen::Remembered { last, drift };
     }
 
     /// The same versions of the members may make other contents from now on, so that no serial comes again.
     pub fn doubted(&mut self) {
-        match &mut self.0 {
-            Seen::Remembered { drift, .. } => *drift = None,
-            Seen::Served(version) | Seen::Away(version) => version.basis.zones.clear(),
-            Seen::Unseen { .. } | Seen::Behind { .. } => {}
+        match (&mut self.seen, &mut self.version) {
+            (Seen::Remembered { drift, .. }, _) => *drift = None,
+            (Seen::Served, Some(version)) | (Seen::Away(version), _) => version.basis.zones.clear(),
+            _ => {}
         }
     }
 
     /// Clients see something else under this serial, until they see the present version: every version from now on is
     /// newer than that.
     pub fn hidden_behind(&mut self, shown: Serial) {
-        self.0 = Seen::Behind { shown, draft: std::mem::take(&mut self.0).into_draft() };
+        self.seen = Seen::Behind(shown);
     }
 
     /// Clients see the present version, behind which no later one may fall; nothing, if there is none.
     pub fn seen(&mut self) {
-        self.0 = match std::mem::take(&mut self.0) {
-            Seen::Unseen { draft: Some(version) }
-            | Seen::Remembered { draft: Some(version), .. }
-            | Seen::Behind { draft: Some(version), .. } => Seen::Served(version),
-            Seen::Behind { shown, draft: None } => {
-                Seen::Away(Version { serial: shown, distance: Distance::OnSum, basis: Basis::default() })
-            }
-            same => same,
-        };
+        if self.version.is_some() {
+            self.seen = Seen::Served;
+        } else if let Seen::Behind(serial) = self.seen {
+            self.seen = Seen::Away(Version { serial, drift: 0, half_way_until: None, basis: Basis::default() });
+        }
     }
 
     /// No member gives anything, so that there is no version.
     pub(super) fn emptied(&mut self) {
-        self.0 = match std::mem::take(&mut self.0) {
-            Seen::Unseen { .. } => Seen::Unseen { draft: None },
-            Seen::Remembered { last, drift, .. } => Seen::Remembered { last, drift, draft: None },
-            Seen::Served(version) | Seen::Away(version) => Seen::Away(version),
-            Seen::Behind { shown, .. } => Seen::Behind { shown, draft: None },
-        };
+        if let Some(version) = self.version.take()
+            && matches!(self.seen, Seen::Served)
+        {
+            self.seen = Seen::Away(version);
+        }
     }
 
     /// Time has passed. Returns true if a pause half way is over, so that the next merge takes the serial to the sum.
     pub fn passed(&mut self, now: Instant) -> bool {
-        let paused = self.0.version_mut().filter(|version| version.distance.until().is_some_and(|until| until <= now));
-        paused.map(|version| version.distance = Distance::Above(version.distance.drift())).is_some()
+        let paused = self.version.as_mut().map(|version| &mut version.half_way_until);
+        paused.is_some_and(|until| until.take_if(|until| *until <= now).is_some())
     }
 
     /// The members are merged. Returns the serial of the version that is to be made, or none if the present one stays:
     /// neither are its contents other ones nor is its serial wrong.
     pub(super) fn merged(&mut self, sum: Serial, basis: &Basis, is_other: bool) -> Option<Serial> {
-        if is_other || !self.0.stays(sum) {
-            return Some(self.0.next(sum, basis));
+        if is_other || !self.stays(sum) {
+            return Some(self.next(sum, basis));
         }
-        let version = self.0.version_mut()?;
+        let version = self.version.as_mut()?;
         version.basis = basis.clone();
         if version.serial == sum {
-            version.distance = Distance::OnSum;
+            (version.drift, version.half_way_until) = (0, None);
         }
         None
     }
 
     /// A version is made. If it is half way to the sum, it stays there until `until`, or for what is left of its pause.
     pub(super) fn made(&mut self, serial: Serial, sum: Serial, basis: Basis, until: Instant) {
-        let same = self.0.newest().filter(|version| version.serial == serial);
-        let begun = same.and_then(|version| version.distance.until());
-        let version = Version { serial, distance: Distance::new(serial, sum, begun.unwrap_or(until)), basis };
-        match &mut self.0 {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => {
-                *draft = Some(version);
-            }
-            Seen::Served(before) => *before = version,
-            Seen::Away(_) => self.0 = Seen::Served(version),
+        let same = self.newest().filter(|version| version.serial == serial);
+        let until = same.and_then(|version| version.half_way_until).unwrap_or(until);
+        let half_way_until = sum.newer_than(serial).then_some(until);
+        self.version = Some(Version { serial, drift: serial.0.wrapping_sub(sum.0), half_way_until, basis });
+        if let Seen::Away(_) = self.seen {
+            self.seen = Seen::Served;
         }
     }
 }

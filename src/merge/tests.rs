@@ -51,13 +51,18 @@ fn merged(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> (Vec
     let mut plan = plan(&["w1.x", "w2.x"]);
     edit(&mut plan);
     let mut region = Region::new(plan);
-    region.merge_all(&[member("w1.x.", 10, first), member("w2.x.", 20, second)]);
+    region.merge_all(&[member("w1.x.", 10, first), member("w2.x.", 20, second)], Instant::now());
     (lines(&region), region.conflicts.values().flatten().map(|conflict| conflict.kind).collect())
 }
 
 fn lines(region: &Region) -> Vec<String> {
     let text = format!("{:?}", region.zone.as_ref().unwrap());
     text.lines().filter(|line| !line.starts_with("w.x.")).map(str::to_owned).collect()
+}
+
+/// A member of which everything is taken, or nothing.
+pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
+    TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
 }
 
 /// The oracle's trace of a name; demands that the merge itself tells the same of each record.
@@ -105,8 +110,12 @@ fn owners_move_once_by_whole_labels_from_the_right() {
         plan.origin = name(region);
         let members = [self::member(member, 1, &format!("{owner} 30 A 192.0.2.1"))];
         let (mut full, mut incremental) = (Region::new(plan.clone()), Region::new(plan));
-        full.merge_all(&members);
-        incremental.merge_changed(&members, members[0].as_ref().unwrap().iter().map(|(name, _)| (0, name)).collect());
+        full.merge_all(&members, Instant::now());
+        incremental.merge_changed(
+            &members,
+            members[0].as_ref().unwrap().iter().map(|(name, _)| (0, name)).collect(),
+            Instant::now(),
+        );
         for region in [full, incremental] {
             let text = format!("{:?}", region.zone.as_ref().unwrap());
             let found: Vec<&str> = text.lines().filter_map(|line| line.strip_suffix(" 30 IN A 192.0.2.1")).collect();
@@ -142,7 +151,7 @@ fn what_belongs_to_the_member_zone_stays_there() {
     let (records, _) = merged(|_| (), "a 30 RRSIG s\na 30 A 192.0.2.1\nb 30 RRSIG s", "");
     assert_eq!(records, ["a.w.x. 30 IN A 192.0.2.1"]);
     let mut region = Region::new(plan(&["w1.x", "w2.x"]));
-    region.merge_all(&[member("w1.x.", 10, "@ 30 TXT t\n@ 30 RRSIG s"), member("w2.x.", 20, "")]);
+    region.merge_all(&[member("w1.x.", 10, "@ 30 TXT t\n@ 30 RRSIG s"), member("w2.x.", 20, "")], Instant::now());
     let zone = region.zone.unwrap();
     assert_eq!(
         format!("{:?}", zone.apex()),
@@ -162,7 +171,7 @@ fn a_cname_at_an_apex_is_dropped() {
     editor.set(&name("w1.x"), vec![cname, zone.soa_rrset().clone()].into(), None);
     zone = editor.finish().unwrap();
     let mut region = Region::new(plan(&["w1.x"]));
-    region.merge_all(&[Some(Arc::new(zone))]);
+    region.merge_all(&[Some(Arc::new(zone))], Instant::now());
     assert!(region.zone.as_ref().unwrap().apex().get(rtype::CNAME).is_none());
     assert_eq!(region.conflicts[&Place { member: None, name: name("w.x") }][0].kind, ConflictKind::AliasAtApex);
 }
@@ -203,7 +212,7 @@ fn check_delegations(edit: impl FnOnce(&mut RegionPlan), (texts, records, confli
     edit(&mut plan);
     let mut region = Region::new(plan);
     let zones = texts.iter().zip(&origins).map(|(text, origin)| member(&format!("{origin}."), 1, text));
-    region.merge_all(&zones.collect::<Vec<_>>());
+    region.merge_all(&zones.collect::<Vec<_>>(), Instant::now());
     assert_eq!(lines(&region), records, "{texts:?}");
     let mut found: Vec<_> = region.conflicts.iter().collect();
     found.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));
@@ -356,7 +365,7 @@ fn a_name_too_long_for_the_region_is_dropped_and_told() {
     plan.origin = name("a-much-longer-region.x");
     let mut region = Region::new(plan);
     let long = format!("{label}.{label}.{label}.{}", "l".repeat(55));
-    region.merge_all(&[member("w1.x.", 1, &format!("{long} 30 A 192.0.2.1\nok 30 A 192.0.2.2"))]);
+    region.merge_all(&[member("w1.x.", 1, &format!("{long} 30 A 192.0.2.1\nok 30 A 192.0.2.2"))], Instant::now());
     assert_eq!(region.zone.as_ref().unwrap().records, 4);
     assert_eq!(
         region.conflicts.values().flatten().map(|c| (c.kind, c.dropped)).collect::<Vec<_>>(),
@@ -383,9 +392,9 @@ fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
     plan.origin = long.clone();
     let mut region = Region::new(plan.clone());
     let members = [Some(zone.clone())];
-    region.merge_all(&members);
+    region.merge_all(&members, Instant::now());
     let mut incremental = Region::new(plan.clone());
-    incremental.merge_changed(&members, zone.iter().map(|(name, _)| (0, name)).collect());
+    incremental.merge_changed(&members, zone.iter().map(|(name, _)| (0, name)).collect(), Instant::now());
     let at = |owner: &str| name(&format!("{owner}.{long}"));
     for region in [&region, &incremental] {
         let merged = region.zone.as_ref().unwrap();
@@ -394,7 +403,7 @@ fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
         for owner in ["big", "one"] {
             let told = &region.conflicts[&Place { member: None, name: at(owner) }];
             assert_eq!(told[..], [Conflict { kind: ConflictKind::RecordTooLong, member: 0, dropped: 1, by: None }]);
-            let traced = traced(&plan, &[TracedMember::plain(Some(zone.clone()), true)], &at(owner));
+            let traced = traced(&plan, &[plain(Some(zone.clone()), true)], &at(owner));
             assert_eq!(traced.conflicts, *told);
             assert_eq!(traced.records.len(), merged.get(at(owner).as_wire()).map_or(0, |node| node.records() as usize));
         }
@@ -402,7 +411,7 @@ fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
     // Under a name that is no longer nothing is lost.
     plan.origin = name("w2.x");
     let mut region = Region::new(plan);
-    region.merge_all(&members);
+    region.merge_all(&members, Instant::now());
     assert_eq!((region.zone.as_ref().unwrap().records, region.conflicts.len()), (6, 0));
 }
 
@@ -413,7 +422,7 @@ fn name_servers_come_from_the_plan() {
         plan.ns = ns;
         let mut region = Region::new(plan);
         let zone = |origin: &str, lines: &str| Some(Arc::new(zone(origin, &format!("@ 30 SOA 1\n{lines}"))));
-        region.merge_all(&[zone("w1.x.", first), zone("w2.x.", second)]);
+        region.merge_all(&[zone("w1.x.", first), zone("w2.x.", second)], Instant::now());
         let apex = region.zone.as_ref().unwrap().apex();
         (format!("{:?}", apex.get(rtype::NS).unwrap()), region.ns_fallback)
     };
@@ -433,7 +442,7 @@ fn members_whose_primary_is_their_only_name_server_are_known() {
         let mut region = Region::new(plan);
         // The primary in their SOA records is "ns".
         let zone = |origin: &str, lines: &str| Some(Arc::new(zone(origin, &format!("@ 30 SOA 1\n{lines}"))));
-        region.merge_all(&[zone("w1.x.", first), zone("w2.x.", "@ 9 NS ns.\n@ 9 NS a.y.")]);
+        region.merge_all(&[zone("w1.x.", first), zone("w2.x.", "@ 9 NS ns.\n@ 9 NS a.y.")], Instant::now());
         region.members_alone
     };
     assert_eq!(alone(NsPolicy::Intersection, "@ 9 NS NS."), [name("w1.x")]);
@@ -449,7 +458,7 @@ fn soa_fields_can_be_set_but_not_the_negative_ttl_raised() {
     plan.mname = Some(name("m.x"));
     plan.rname = Some(name("r.x"));
     let mut region = Region::new(plan);
-    region.merge_all(&[member("w1.x.", 5, "")]);
+    region.merge_all(&[member("w1.x.", 5, "")], Instant::now());
     assert_eq!(format!("{:?}", region.zone.unwrap().soa_rrset()), "7 SOA [m.x. r.x. 5 8 9 10 30]");
 }
 
@@ -468,7 +477,7 @@ fn soa_fields_default_to_the_smallest_and_names_to_ours() {
         let mut plan = plan(&["w1.x", "w2.x"]);
         plan.ns = ns;
         let mut region = Region::new(plan);
-        region.merge_all(&members);
+        region.merge_all(&members, Instant::now());
         format!("{:?}", region.zone.unwrap().soa_rrset())
     };
     assert_eq!(soa(NsPolicy::Listed(vec![name("n.x")])), "10 SOA [n.x. h.w1.x. 2 30 60 400 40]");
@@ -490,7 +499,7 @@ fn no_type_of_dnssec_comes_along() {
     loader.push(&sub, rtype::NSEC3, 30, &[1, 2, 3, 4]);
     loader.push(&sub, rtype::NS, 30, &[0]);
     let mut region = Region::new(plan(&["w1.x"]));
-    region.merge_all(&[Some(Arc::new(loader.finish(None).unwrap().zone))]);
+    region.merge_all(&[Some(Arc::new(loader.finish(None).unwrap().zone))], Instant::now());
     let zone = region.zone.unwrap();
     let types = |name: &Name| zone.get(name.as_wire()).unwrap().rrsets().map(|set| set.rtype).collect::<Vec<_>>();
     assert_eq!(types(&name("w.x")), [rtype::NS, rtype::SOA]);
@@ -502,13 +511,13 @@ fn a_listed_server_within_the_region_needs_an_address() {
     let mut plan = plan(&["w1.x"]);
     plan.ns = NsPolicy::Listed(vec![name("ns1.w.x"), name("ns2.w.x"), name("ns.y")]);
     let mut region = Region::new(plan);
-    region.merge_all(&[member("w1.x.", 1, "ns2 30 A 192.0.2.1")]);
+    region.merge_all(&[member("w1.x.", 1, "ns2 30 A 192.0.2.1")], Instant::now());
     assert_eq!(region.servers_without_address, [name("ns1.w.x")]);
 }
 
 /// Merges all, and lets clients see what comes of it.
 fn publish(region: &mut Region, members: &Members) -> Outcome {
-    let outcome = region.merge_all(members);
+    let outcome = region.merge_all(members, Instant::now());
     region.serial.seen();
     outcome
 }
@@ -544,7 +553,7 @@ fn the_serial_is_the_sum_and_always_rises() {
     publish(&mut region, &[member("w1.x.", 40, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (40, 0));
     // A member's serial moves without a change in content: replicas must agree, so the region's moves, too.
-    region.merge_changed(&[member("w1.x.", 41, "a 30 A 192.0.2.9"), None], Vec::new());
+    region.merge_changed(&[member("w1.x.", 41, "a 30 A 192.0.2.9"), None], Vec::new(), Instant::now());
     assert_eq!(serial(&region), (41, 0));
 }
 

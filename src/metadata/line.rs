@@ -31,7 +31,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// An open line.
 #[derive(Debug)]
 pub struct Line {
-    path: PathBuf,
+    /// The socket or device.
+    pub path: PathBuf,
     file: File,
     /// Read and not yet taken.
     input: Vec<u8>,
@@ -92,7 +93,7 @@ impl Line {
         while self.fill(deadline.min(Instant::now() + SILENCE))? {
             self.input.clear();
             if Instant::now() >= deadline {
-                return Err(MetadataError::Silent(self.path.clone()));
+                return Err(self.silent());
             }
         }
         Ok(())
@@ -107,7 +108,7 @@ impl Line {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !self.wait(PollFlags::OUT, deadline)? {
-                        return Err(MetadataError::Silent(self.path.clone()));
+                        return Err(self.silent());
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -184,10 +185,5 @@ impl Line {
     /// Returns the error for a host that does not answer.
     pub fn silent(&self) -> MetadataError {
         MetadataError::Silent(self.path.clone())
-    }
-
-    /// The socket or device.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }

@@ -5,11 +5,8 @@
 //!
 //! Cost: a query adds to two or three counters; a sum is O(threads).
 
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
-use prometheus::{IntCounter, IntCounterVec, Opts};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Response codes that have a counter of their own; the last slot takes all others.
 pub const RCODES: [&str; 17] = [
@@ -29,7 +26,7 @@ pub enum Transport {
 pub const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 
 /// Reasons for which a message gets no response: it is shorter than a header, or a response itself.
-const DROPPED: [&str; 2] = ["short", "response"];
+pub(super) const DROPPED: [&str; 2] = ["short", "response"];
 
 /// Counters of queries. Any thread may read them.
 #[derive(Default)]
@@ -95,95 +92,58 @@ pub struct QueryTotals {
     pub queries: [u64; TRANSPORTS.len()],
     /// Responses by response code.
     pub responses: [u64; RCODES.len()],
+    /// Responses sent with the TC bit.
+    pub truncated: u64,
+    /// Messages that got no response, by reason.
+    pub dropped: [u64; DROPPED.len()],
 }
 
-/// The collector that sums all blocks.
-#[derive(Clone)]
-pub(super) struct QueryCollector {
-    blocks: Arc<Mutex<Vec<Arc<QueryCounters>>>>,
-    queries: IntCounterVec,
-    responses: IntCounterVec,
-    truncated: IntCounter,
-    dropped: IntCounterVec,
-}
+/// The blocks of all threads; the first belongs to no thread.
+pub(super) struct QueryBlocks(Mutex<Vec<Arc<QueryCounters>>>);
 
-impl QueryCollector {
-    /// Creates the families, with one block that belongs to no thread.
-    pub(super) fn new() -> QueryCollector {
-        QueryCollector {
-            blocks: Arc::new(Mutex::new(vec![Arc::default()])),
-            queries: counters("queries_total", "Queries that got a response.", "transport"),
-            responses: counters("responses_total", "Responses by response code.", "rcode"),
-            truncated: counter("truncated_total", "Responses sent with the TC bit."),
-            dropped: counters("dropped_total", "Messages that got no response, by reason.", "reason"),
-        }
+impl Default for QueryBlocks {
+    fn default() -> QueryBlocks {
+        QueryBlocks(Mutex::new(vec![Arc::default()]))
     }
+}
 
+impl QueryBlocks {
     /// Adds a block of counters for one thread.
-    pub(super) fn add_block(&self) -> Arc<QueryCounters> {
+    pub(super) fn add(&self) -> Arc<QueryCounters> {
         let block = Arc::new(QueryCounters::default());
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).push(block.clone());
+        self.lock().push(block.clone());
         block
     }
 
-    /// Sums all blocks.
-    pub(super) fn totals(&self) -> QueryTotals {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = QueryCollector::sum(&mut blocks);
+    /// Sums all blocks, and holds them until the sums are used.
+    pub(super) fn with_totals<T>(&self, take: impl FnOnce(&QueryTotals) -> T) -> T {
+        let mut blocks = self.lock();
+        let total = sum(&mut blocks);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        QueryTotals { queries: total.queries.each_ref().map(load), responses: total.responses.each_ref().map(load) }
+        take(&QueryTotals {
+            queries: total.queries.each_ref().map(load),
+            responses: total.responses.each_ref().map(load),
+            truncated: load(&total.truncated),
+            dropped: total.dropped.each_ref().map(load),
+        })
     }
 
-    /// Sums the blocks; those whose thread has ended are folded into the first, which has no thread.
-    fn sum(blocks: &mut Vec<Arc<QueryCounters>>) -> QueryCounters {
-        let total = QueryCounters::default();
-        for block in blocks.iter() {
-            total.each(block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
-        }
-        let (ended, running): (Vec<_>, Vec<_>) = blocks.drain(1..).partition(|block| Arc::strong_count(block) == 1);
-        for block in ended {
-            blocks[0].each(&block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
-        }
-        blocks.extend(running);
-        total
+    /// The blocks, for a moment.
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<QueryCounters>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Collector for QueryCollector {
-    fn desc(&self) -> Vec<&Desc> {
-        let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
-        families.iter().flat_map(|family| family.desc()).collect()
+/// Sums all blocks; those whose thread has ended are folded into the first, which has no thread.
+fn sum(blocks: &mut Vec<Arc<QueryCounters>>) -> QueryCounters {
+    let total = QueryCounters::default();
+    for block in blocks.iter() {
+        total.each(block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
     }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        // Held to the end: two scrapes at once must not set the families under each other.
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = QueryCollector::sum(&mut blocks);
-        let set = |counter: IntCounter, value: &AtomicU64| {
-            counter.reset();
-            counter.inc_by(value.load(Ordering::Relaxed));
-        };
-        for (label, value) in TRANSPORTS.iter().zip(&total.queries) {
-            set(self.queries.with_label_values(&[label]), value);
-        }
-        for (label, value) in RCODES.iter().zip(&total.responses) {
-            set(self.responses.with_label_values(&[label]), value);
-        }
-        set(self.truncated.clone(), &total.truncated);
-        for (label, value) in DROPPED.iter().zip(&total.dropped) {
-            set(self.dropped.with_label_values(&[label]), value);
-        }
-        let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
-        families.iter().flat_map(|family| family.collect()).collect()
+    let (ended, running): (Vec<_>, Vec<_>) = blocks.drain(1..).partition(|block| Arc::strong_count(block) == 1);
+    for block in ended {
+        blocks[0].each(&block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
     }
-}
-
-/// A counter that a collector of its own registers.
-fn counter(name: &str, help: &str) -> IntCounter {
-    IntCounter::new(name, help).expect("metric names are valid")
-}
-
-/// Counters with one label that a collector of its own registers.
-fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
-    IntCounterVec::new(Opts::new(name, help), &[label]).expect("metric names and labels are valid")
+    blocks.extend(running);
+    total
 }

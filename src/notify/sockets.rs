@@ -5,10 +5,10 @@
 //!
 //! Cost: sockets O(source addresses), whatever the number of zones and targets.
 
-use super::Target;
-use std::collections::HashMap;
+use crate::client::Server;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
@@ -51,8 +51,8 @@ impl Sockets {
     }
 
     /// Sends a message to a target from its source address.
-    pub(super) async fn send(&mut self, target: &Target, bytes: &[u8]) -> io::Result<()> {
-        let source = source_of(target);
+    pub(super) async fn send(&mut self, target: &Server, bytes: &[u8]) -> io::Result<()> {
+        let source = target.local();
         if !self.open.contains_key(&source) {
             let socket = Arc::new(UdpSocket::bind(SocketAddr::new(source, 0)).await?);
             let mut reader = JoinSet::new();
@@ -67,8 +67,8 @@ impl Sockets {
     }
 
     /// Closes the sockets that no target needs.
-    pub(super) fn retain<'a>(&mut self, targets: impl Iterator<Item = &'a Target>) {
-        let used: std::collections::HashSet<IpAddr> = targets.map(source_of).collect();
+    pub(super) fn retain<'a>(&mut self, targets: impl Iterator<Item = &'a Server>) {
+        let used: HashSet<IpAddr> = targets.map(Server::local).collect();
         self.open.retain(|source, _| used.contains(source));
     }
 
@@ -84,15 +84,6 @@ impl Sockets {
         let more = std::iter::from_fn(|| self.arrivals.try_recv().ok()).take(MOST_WAITING);
         self.first.take().into_iter().chain(more).collect()
     }
-}
-
-/// The address that a target's socket is bound to.
-fn source_of(target: &Target) -> IpAddr {
-    let any = || match target.address {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    target.source.unwrap_or_else(any)
 }
 
 /// Hands on what arrives for as long as the socket is needed.

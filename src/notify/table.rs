@@ -12,15 +12,14 @@
 
 use super::message;
 use super::outcome::NotifyOutcome;
-use super::{Target, TargetStatus, Targets, Timers};
-use crate::metrics::{Metrics, unix_seconds};
+use super::{TargetStatus, Targets, Timers};
+use crate::client::{Server, now as unix_now, random_id};
+use crate::metrics::Metrics;
 use crate::publish::Published;
 use crate::zone::Zone;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use wire::name::Name;
@@ -41,7 +40,7 @@ pub(super) type Number = u64;
 /// A message to send.
 pub(super) struct Datagram {
     pub number: Number,
-    pub target: Target,
+    pub target: Server,
     pub bytes: Arc<[u8]>,
 }
 
@@ -58,15 +57,12 @@ pub(super) struct Table {
     open: HashMap<(u16, SocketAddr), Number>,
     alarms: BTreeSet<(Instant, Number)>,
     next_number: Number,
-    /// Makes ids that cannot be foreseen, of their count.
-    ids: RandomState,
-    ids_taken: u64,
 }
 
 /// A zone and one of its targets.
 struct Entry {
     zone: Name,
-    target: Target,
+    target: Server,
     /// The serial that was sent last.
     notified: Option<Serial>,
     acknowledged: Option<Serial>,
@@ -125,8 +121,6 @@ impl Table {
             open: HashMap::new(),
             alarms: BTreeSet::new(),
             next_number: 0,
-            ids: RandomState::new(),
-            ids_taken: 0,
         }
     }
 
@@ -199,12 +193,12 @@ impl Table {
     }
 
     /// Targets of all entries, for whoever keeps sockets for them.
-    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Server> {
         self.entries.values().map(|entry| &entry.target)
     }
 
     /// A new entry at rest.
-    fn add(&mut self, zone: Name, target: Target, now: Instant) -> Number {
+    fn add(&mut self, zone: Name, target: Server, now: Instant) -> Number {
         let number = self.next_number;
         self.next_number += 1;
         self.addresses.entry(target.address).or_default();
@@ -366,7 +360,7 @@ impl Table {
             Some(exchange) if exchange.serial == serial => exchange,
             // A reply to the older serial's message must not pass for one to this.
             before => {
-                let id = self.take_id(target.address);
+                let id = self.free_id(target.address);
                 let (bytes, chain) = write(data, id, target.key.as_ref());
                 let (sent, problem) = before.map_or((0, None), |before| (before.sent, before.problem));
                 Box::new(Exchange { id, serial, bytes, chain, sent, due: now, problem })
@@ -390,11 +384,10 @@ impl Table {
     }
 
     /// An id that no exchange with the address has.
-    fn take_id(&mut self, address: SocketAddr) -> u16 {
+    fn free_id(&self, address: SocketAddr) -> u16 {
         // One address has far fewer exchanges than there are ids.
         loop {
-            self.ids_taken += 1;
-            let id = self.ids.hash_one(self.ids_taken) as u16;
+            let id = random_id();
             if !self.open.contains_key(&(id, address)) {
                 return id;
             }
@@ -461,9 +454,4 @@ fn write(zone: &Zone, id: u16, key: Option<&Arc<Key>>) -> (Arc<[u8]>, Option<Cha
     let mut message = message::write(&zone.origin, zone.soa_rrset(), id, room);
     let chain = key.map(|key| tsig::sign_request(&mut message, key, unix_now()));
     (message.into(), chain)
-}
-
-/// The time that signatures are made with.
-fn unix_now() -> u64 {
-    unix_seconds(SystemTime::now()).unsigned_abs()
 }

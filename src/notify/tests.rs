@@ -5,9 +5,10 @@ use crate::publish::{Identity, Published, Served, State};
 use crate::zone::{Soa, tests::zone};
 use rustix::net::{RecvFlags, recvfrom};
 use std::collections::HashSet;
+use std::net::IpAddr;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
-use wire::tsig::{Algorithm, Keyring, Opened, open_request};
+use wire::tsig::{Algorithm, Key, Keyring, Opened, open_request};
 
 /// Longer than anything takes here.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +32,7 @@ struct Stage {
 impl Stage {
     fn new(timers: Timers) -> Stage {
         let (publisher, metrics) = (Arc::new(Publisher::default()), Arc::new(Metrics::new()));
-        let notifier = start_with(publisher.clone(), metrics.clone(), timers);
+        let notifier = start(publisher.clone(), metrics.clone(), timers);
         Stage { publisher, metrics, notifier, generation: 0 }
     }
 
@@ -50,7 +51,7 @@ impl Stage {
         self.publish([("z.", serial, State::Ok)]);
     }
 
-    fn set_targets(&self, zone: &str, targets: &[&Target]) {
+    fn set_targets(&self, zone: &str, targets: &[&Server]) {
         self.notifier.set_targets([(name(zone), targets.iter().copied().cloned().collect())].into());
     }
 
@@ -114,8 +115,8 @@ impl Secondary {
         Secondary(UdpSocket::bind("127.0.0.1:0").await.unwrap())
     }
 
-    fn target(&self) -> Target {
-        Target { address: self.0.local_addr().unwrap(), key: None, source: None }
+    fn target(&self) -> Server {
+        self.0.local_addr().unwrap().into()
     }
 
     async fn get(&self) -> Got {
@@ -385,7 +386,7 @@ async fn an_address_that_is_not_ours_is_an_error_to_see() {
     let mut stage = Stage::new(QUICK);
     stage.publish_z(1);
     let source = Some("192.0.2.1".parse().unwrap());
-    stage.set_targets("z.", &[&Target { source, ..secondary.target() }]);
+    stage.set_targets("z.", &[&Server { source, ..secondary.target() }]);
     let failed = async {
         while stage.counted("z.", "error") == 0 {
             sleep(Duration::from_millis(1)).await;
@@ -396,7 +397,7 @@ async fn an_address_that_is_not_ours_is_an_error_to_see() {
     assert!(status.result.starts_with("cannot send: "), "{status:?}");
     // From an address that is ours.
     let source: IpAddr = "127.0.0.2".parse().unwrap();
-    stage.set_targets("z.", &[&Target { source: Some(source), ..secondary.target() }]);
+    stage.set_targets("z.", &[&Server { source: Some(source), ..secondary.target() }]);
     assert_eq!(secondary.acknowledge().await.from.ip(), source);
     stage.wait_for("acknowledged").await;
 }
@@ -408,7 +409,7 @@ async fn with_a_key_both_messages_are_signed() {
     let key = |secret: u8| Arc::new(Key::new(name("key.example"), Algorithm::Sha256, vec![secret; 32]));
     let keyring: Keyring = [(name("key.example"), key(1))].into();
     stage.publish_z(7);
-    stage.set_targets("z.", &[&Target { key: Some(key(1)), ..secondary.target() }]);
+    stage.set_targets("z.", &[&Server { key: Some(key(1)), ..secondary.target() }]);
     let mut got = secondary.get().await;
     let now = crate::metrics::unix_seconds(std::time::SystemTime::now()) as u64;
     let Opened::Signed { length, mut signer } = open_request(&mut got.bytes, &keyring, now) else {
@@ -440,17 +441,17 @@ async fn a_target_without_the_key_is_told_apart_from_a_silent_one() {
     let mut stage = Stage::new(QUICK);
     let key = Arc::new(Key::new(name("key.example"), Algorithm::Sha512, vec![1; 64]));
     stage.publish_z(7);
-    stage.set_targets("z.", &[&Target { key: Some(key), ..secondary.target() }]);
+    stage.set_targets("z.", &[&Server { key: Some(key), ..secondary.target() }]);
     for _ in 0..6 {
         let got = secondary.get().await;
         secondary.send(&got.reply(9), got.from).await;
     }
     let result = NotifyOutcome::Signature(wire::tsig::TsigError::Unsigned { rcode: 9 }).to_string();
-    let settled = async {
+    let ended = async {
         while stage.counted("z.", "tsig") == 0 {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, settled).await.expect("the end of the exchange");
+    timeout(PATIENCE, ended).await.expect("the end of the exchange");
     assert_eq!(stage.notifier.status(&name("z."))[0].result, result);
 }

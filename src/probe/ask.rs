@@ -12,7 +12,7 @@
 
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
-use crate::client::{ClientError, Question, Role, address_of, from_library, rcode_name, soa_of, to_library};
+use crate::client::{ClientError, Question, Role, from_library, rcode_name, soa_of, to_library};
 use hickory_client::NetError;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
@@ -105,7 +105,7 @@ impl Prober {
         let Some((_, serial)) = soa_of(&soa, zone) else { return Reply::Lame("it answers without an SOA".into()) };
         match self.ask_origin(server, zone, RecordType::NS).await {
             // CNS has the zone, as it has just said, but never sets AA beside NS records (`docs/cns.md` 5).
-            Ok(response) => Reply::Authority { serial, ns: sorted(ns_names(&records_at(response.answers, zone))) },
+            Ok(response) => Reply::Authority { serial, ns: name_servers(&response.answers, zone) },
             Err(reply) => reply,
         }
     }
@@ -268,7 +268,7 @@ impl Prober {
             let answers =
                 self.find(&name, RecordType::NS).await.map_err(|reason| format!("its parent zone: {reason}"))?;
             // Not every name is one of a zone.
-            let names = sorted(ns_names(&records_at(answers, &name)));
+            let names = name_servers(&answers, &name);
             if !names.is_empty() {
                 break (name, names);
             }
@@ -311,7 +311,7 @@ impl Prober {
             }
             if is_authoritative {
                 // RFC 2181 section 5.4.1: records of a delegation have no authority, so these are those of the zone.
-                let names = sorted(ns_names(&records_at(response.answers, zone)));
+                let names = name_servers(&response.answers, zone);
                 return if names.is_empty() { Delegation::Absent } else { Delegation::Same(names) };
             }
             let referred = response.authorities.iter().find(|record| record.record_type() == RecordType::NS);
@@ -322,7 +322,7 @@ impl Prober {
             if !zone.is_within(&owner) || !owner.is_within(&cut) || owner == cut {
                 return Delegation::Unknown(format!("{server} refers to {owner}"));
             }
-            let names = sorted(ns_names(&records_at(response.authorities, &owner)));
+            let names = name_servers(&response.authorities, &owner);
             let mut glue = collect_glue(&response.additionals);
             if owner == *zone {
                 let lacks_some = |name: &Name| name.is_within(zone) && !glue.contains_key(name);
@@ -352,26 +352,20 @@ impl Prober {
     }
 }
 
-/// The records of one owner.
-fn records_at(records: Vec<Record>, owner: &Name) -> Vec<Record> {
+/// The names in the NS records of one owner, in canonical order.
+fn name_servers(records: &[Record], owner: &Name) -> Vec<Name> {
     let owner = to_library(owner);
-    records.into_iter().filter(|record| record.name == owner).collect()
-}
-
-/// The names in NS records.
-fn ns_names(records: &[Record]) -> Vec<Name> {
-    let name = |record: &Record| match &record.data {
+    sorted(records.iter().filter(|record| record.name == owner).filter_map(|record| match &record.data {
         RData::NS(ns) => Some(from_library(&ns.0)),
         _ => None,
-    };
-    records.iter().filter_map(name).collect()
+    }))
 }
 
 /// The addresses that came along with a referral.
 fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
     let mut glue: HashMap<Name, Vec<IpAddr>> = HashMap::new();
     for record in records {
-        if let Some(address) = address_of(&record.data) {
+        if let Some(address) = record.data.ip_addr() {
             glue.entry(from_library(&record.name)).or_default().push(address);
         }
     }
@@ -382,7 +376,7 @@ fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
 fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alias: &mut Option<Name>) {
     let owner = to_library(name);
     for record in answers {
-        addresses.extend(address_of(&record.data));
+        addresses.extend(record.data.ip_addr());
         if let RData::CNAME(target) = record.data
             && record.name == owner
         {

@@ -46,7 +46,7 @@ impl Circle {
 
     /// So many records from a part of the circle on.
     pub(super) fn steps(&self, turn: u32, count: u32) -> Steps<'_> {
-        let start = (u64::from(turn) * self.0.len() as u64 >> 32) as usize;
+        let start = ((u64::from(turn) * self.0.len() as u64) >> 32) as usize;
         let (before, after) = self.0.split_at(start);
         after.iter().chain(before).take(count as usize).copied()
     }

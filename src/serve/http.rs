@@ -13,11 +13,10 @@
 //!
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
 
-use crate::accept::AcceptFailures;
 use crate::metrics::Metrics;
 use crate::publish::{Published, State};
+use crate::serve::listener::Listener;
 use crate::serve::places::{Class, Measured, Place, Places, Room};
-use crate::serve::stream::listen;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use hyper::http::uri::Authority;
@@ -28,15 +27,14 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use wire::name::Name;
 
@@ -107,52 +105,33 @@ struct Context {
     streams: Arc<Semaphore>,
 }
 
-/// A listening address for monitoring. Dropping it stops accepting.
-pub struct HttpListener {
-    address: SocketAddr,
-    listener: Option<std::net::TcpListener>,
-    patience: Duration,
-    stop: watch::Sender<bool>,
+/// Starts to serve monitoring and a site. `ready` says whether clients get answers, or else what is missing, one thing a
+/// line.
+pub fn start(
+    listener: &mut Listener,
+    metrics: Arc<Metrics>,
+    ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    site: Option<Arc<dyn Site>>,
+) -> io::Result<()> {
+    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+    start_with(listener, Context { metrics, ready: Box::new(ready), site, patience: PATIENCE, streams })
 }
 
-impl HttpListener {
-    /// Binds an address without accepting yet.
-    pub fn bind(address: SocketAddr) -> io::Result<HttpListener> {
-        HttpListener::from_listener(listen(address)?)
-    }
-
-    /// Takes a socket that [`listen`] made, perhaps in an earlier process.
-    pub fn from_listener(listener: std::net::TcpListener) -> io::Result<HttpListener> {
-        let address = listener.local_addr()?;
-        Ok(HttpListener { address, listener: Some(listener), patience: PATIENCE, stop: watch::Sender::new(false) })
-    }
-
-    /// The bound address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Starts accepting. `ready` says whether clients get answers, or else what is missing, one thing a line.
-    pub fn start(
-        &mut self,
-        metrics: Arc<Metrics>,
-        ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-        site: Option<Arc<dyn Site>>,
-    ) -> io::Result<()> {
-        if let Some(listener) = self.listener.take() {
-            let listener = TcpListener::from_std(listener)?;
-            let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-            let context = Context { metrics, ready: Box::new(ready), site, patience: self.patience, streams };
-            tokio::spawn(accept(listener, Arc::new(context), self.stop.subscribe()));
+/// Starts to serve from this state. A connection ends with the listener.
+fn start_with(listener: &mut Listener, context: Context) -> io::Result<()> {
+    let places = Places::new(Room { total: MAX_CONNECTIONS, per_client: MAX_CONNECTIONS, reserved: RESERVED });
+    let context = Arc::new(context);
+    listener.start("an HTTP connection", move |stream, peer, mut stop| {
+        let (place, _) = places.enter(peer.ip(), Class::General);
+        let (place, context) = (Arc::new(place), context.clone());
+        async move {
+            tokio::select! {
+                () = serve(stream, &place, context) => {}
+                () = place.connection.displaced() => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
         }
-        Ok(())
-    }
-}
-
-impl Drop for HttpListener {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-    }
+    })
 }
 
 /// Succeeds if everything that is published can be answered from; only the regions count if there are any. One of them
@@ -177,32 +156,6 @@ pub fn readiness(published: &Published, regions: &[Name], was_ready: bool) -> Re
     if missing.is_empty() { Ok(()) } else { Err(missing) }
 }
 
-/// Accepts connections until told to stop.
-async fn accept(listener: TcpListener, context: Arc<Context>, mut stop: watch::Receiver<bool>) {
-    let places = Places::new(Room { total: MAX_CONNECTIONS, per_client: MAX_CONNECTIONS, reserved: RESERVED });
-    let mut failures = AcceptFailures::new("an HTTP connection");
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                let (place, _) = places.enter(peer.ip(), Class::General);
-                let (place, context, mut stop) = (Arc::new(place), context.clone(), stop.clone());
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = serve(stream, &place, context) => {}
-                        () = place.displaced() => {}
-                        _ = stop.wait_for(|stop| *stop) => {}
-                    }
-                });
-            }
-            Err(error) => failures.pause(&error).await,
-        }
-    }
-}
-
 /// Serves one connection.
 async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
     let patience = context.patience;
@@ -220,7 +173,7 @@ async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
     });
     let mut settings = http1::Builder::new();
     settings.max_buf_size(MAX_HEAD_BYTES).keep_alive(false).header_read_timeout(None).title_case_headers(true);
-    let mut connection = settings.serve_connection(TokioIo::new(place.measure(stream)), service);
+    let mut connection = settings.serve_connection(TokioIo::new(place.connection.measure(stream)), service);
     let mut seen = 0;
     // Whatever goes wrong with a connection concerns its client alone.
     while timeout(made.patience(patience), poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {

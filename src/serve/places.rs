@@ -27,7 +27,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// Class of a connection.
@@ -74,7 +73,8 @@ pub struct Places {
 /// One connection's place; dropping it gives it back.
 pub struct Place {
     places: Arc<Places>,
-    connection: Arc<Connection>,
+    /// Connection that has the place, as others may know it.
+    pub connection: Arc<Connection>,
 }
 
 impl Places {
@@ -107,48 +107,28 @@ impl Places {
 }
 
 impl Place {
-    /// Connection that has the place, as others may know it.
-    pub fn connection(&self) -> &Arc<Connection> {
-        &self.connection
-    }
-
-    /// A stream of this connection whose octets are counted.
-    pub fn measure(&self, stream: TcpStream) -> Measured<TcpStream> {
-        Measured::new(stream, self.connection.clone())
-    }
-
-    /// Takes note that a complete request has come.
-    pub fn note_request(&self) {
-        self.connection.note_request();
-    }
-
     /// Takes note that a request is answered for as long as the client takes octets.
     pub fn begin_answer(&self) {
-        self.note_request();
-        self.places.table().turn(self.connection.id(), |seat| seat.waiting = None);
+        self.connection.note_request();
+        self.places.table().turn(self.connection.id, |seat| seat.waiting = None);
     }
 
     /// Takes note that the next request is waited for.
     pub fn end_answer(&self) {
-        self.note_request();
+        self.connection.note_request();
         let since = self.connection.since();
-        self.places.table().turn(self.connection.id(), |seat| seat.waiting = Some(since));
+        self.places.table().turn(self.connection.id, |seat| seat.waiting = Some(since));
     }
 
     /// Takes note that the connection has a right to reserved places.
     pub fn reserve(&self) {
-        self.places.table().turn(self.connection.id(), |seat| seat.class = Class::Reserved);
-    }
-
-    /// Waits until the place is given to another.
-    pub async fn displaced(&self) {
-        self.connection.displaced().await;
+        self.places.table().turn(self.connection.id, |seat| seat.class = Class::Reserved);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.table().remove(self.connection.id());
+        self.places.table().remove(self.connection.id);
     }
 }
 
@@ -291,12 +271,12 @@ impl Table {
     /// The connection whose client has taken the fewest octets lately; of equals the one that came first.
     fn least_taken<'a>(&self, ids: impl IntoIterator<Item = &'a u64>) -> Option<u64> {
         let seats = ids.into_iter().filter_map(|id| self.seats.get(id));
-        seats.map(|seat| (seat.connection.taken_lately(), seat.connection.id())).min().map(|(_, id)| id)
+        seats.map(|seat| (seat.connection.taken_lately(), seat.connection.id)).min().map(|(_, id)| id)
     }
 
     /// Counts a connection in.
     fn add(&mut self, connection: Arc<Connection>, class: Class, waiting: Option<u64>) {
-        let (id, client) = (connection.id(), connection.client());
+        let (id, client) = (connection.id, connection.client);
         self.seats.insert(id, Seat { connection, class, waiting });
         self.groups[class as usize].edit(client, |client| match waiting {
             Some(since) => _ = client.waiting.insert((since, id)),
@@ -307,7 +287,7 @@ impl Table {
     /// Counts a connection out, if it is in.
     fn remove(&mut self, id: u64) -> Option<Seat> {
         let seat = self.seats.remove(&id)?;
-        self.groups[seat.class as usize].edit(seat.connection.client(), |client| match seat.waiting {
+        self.groups[seat.class as usize].edit(seat.connection.client, |client| match seat.waiting {
             Some(since) => _ = client.waiting.remove(&(since, id)),
             None => _ = client.answered.remove(&id),
         });

@@ -21,26 +21,25 @@
 //! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that
 //! lives for one burst.
 
-use crate::accept::AcceptFailures;
 use crate::acl::Prefix;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
+use crate::serve::listener::Listener;
 use crate::serve::places::{Class, Place, Places, Room};
 use crate::serve::respond::{Asked, Dispatched, Outbound, Responder};
-use crate::serve::udp::{DRAIN, new_socket};
+use crate::serve::udp::DRAIN;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use socket2::{Protocol, SockRef, Type};
+use socket2::SockRef;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub mod secure;
@@ -51,8 +50,6 @@ use secure::Security;
 use send::{UNSENT_BYTES, send};
 use xfr_slots::XfrSlots;
 
-/// Connections that the kernel completes ahead of us.
-const BACKLOG: i32 = 1024;
 /// Answers are written when this many bytes are waiting, even if more requests are there.
 const BURST_BYTES: usize = 64 << 10;
 /// Share of all places, one in so many, for addresses that may transfer zones; at most [`MAX_RESERVED`] places.
@@ -62,22 +59,11 @@ const MAX_RESERVED: usize = 2 * xfr_slots::MAX_TRANSFERS;
 /// Octets read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
 
-/// Opens a TCP socket that takes connections; for tokio, but outside of it.
-pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = new_socket(address, Type::STREAM, Protocol::TCP)?;
-    // A restart must not wait for the connections of the last run to time out.
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
 /// State that all connections share.
 pub struct StreamContext {
-    publisher: Arc<Publisher>,
-    responder: Arc<Responder>,
-    metrics: Arc<Metrics>,
+    pub publisher: Arc<Publisher>,
+    pub responder: Arc<Responder>,
+    pub metrics: Arc<Metrics>,
     counters: Arc<QueryCounters>,
     settings: ArcSwap<Settings>,
     places: Arc<Places>,
@@ -156,89 +142,12 @@ impl Drop for Admission {
     }
 }
 
-/// A listening TCP address. Dropping it stops accepting; open connections end soon after.
-pub struct StreamListener {
-    address: SocketAddr,
-    listener: Option<std::net::TcpListener>,
-    accepting: Option<JoinHandle<()>>,
-    stop: watch::Sender<bool>,
-}
-
-impl StreamListener {
-    /// Binds an address without accepting yet.
-    pub fn bind(address: SocketAddr) -> io::Result<StreamListener> {
-        StreamListener::from_listener(listen(address)?)
-    }
-
-    /// Takes a socket that [`listen`] made, perhaps in an earlier process.
-    pub fn from_listener(listener: std::net::TcpListener) -> io::Result<StreamListener> {
-        let address = listener.local_addr()?;
-        Ok(StreamListener { address, listener: Some(listener), accepting: None, stop: watch::Sender::new(false) })
-    }
-
-    /// The bound address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Starts accepting.
-    pub fn start(&mut self, context: &Arc<StreamContext>) -> io::Result<()> {
-        self.start_with(context, None)
-    }
-
-    /// Starts accepting over TLS.
-    pub fn start_secure(&mut self, context: &Arc<StreamContext>, config: ServerConfig) -> io::Result<()> {
-        self.start_with(context, Some(Security::new(config)))
-    }
-
-    /// Starts accepting, over TLS if there are settings for it.
-    fn start_with(&mut self, context: &Arc<StreamContext>, security: Option<Security>) -> io::Result<()> {
-        if let Some(listener) = self.listener.take() {
-            let listener = TcpListener::from_std(listener)?;
-            self.accepting = Some(tokio::spawn(accept(listener, context.clone(), security, self.stop.subscribe())));
-        }
-        Ok(())
-    }
-
-    /// Stops accepting; when this returns, the address is closed and can be bound again.
-    pub async fn end(mut self) {
-        self.stop.send_replace(true);
-        if let Some(accepting) = self.accepting.take() {
-            // It cannot fail but with the runtime, and then the socket is closed as well.
-            let _ = accepting.await;
-        }
-    }
-}
-
-impl Drop for StreamListener {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-    }
-}
-
-/// Accepts connections until told to stop.
-async fn accept(
-    listener: TcpListener,
-    context: Arc<StreamContext>,
-    security: Option<Security>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut failures = AcceptFailures::new(if security.is_some() { "a TLS connection" } else { "a TCP connection" });
-    loop {
-        let accepted = tokio::select! {
-            // Connections that the kernel has completed already come first.
-            biased;
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                let admission = context.admit(peer.ip());
-                tokio::spawn(serve(stream, admission, security.clone(), stop.clone()));
-            }
-            Err(error) => failures.pause(&error).await,
-        }
-    }
+/// Starts accepting DNS over TCP, or over TLS if there are settings for it. Open connections end soon after the
+/// listener.
+pub fn start(listener: &mut Listener, context: &Arc<StreamContext>, tls: Option<ServerConfig>) -> io::Result<()> {
+    let (context, security) = (context.clone(), tls.map(Security::new));
+    let what = if security.is_some() { "a TLS connection" } else { "a TCP connection" };
+    listener.start(what, move |stream, peer, stop| serve(stream, context.admit(peer.ip()), security.clone(), stop))
 }
 
 /// Serves one connection to its end, or until its place is given to another.
@@ -247,7 +156,7 @@ async fn serve(stream: TcpStream, admission: Admission, security: Option<Securit
     let _ = stream.set_nodelay(true);
     // A kernel that has no such bound only reports later what a client has taken.
     let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
-    let mut stream = admission.place.measure(stream);
+    let mut stream = admission.place.connection.measure(stream);
     let plain = Conversation { admission: &admission, transport: Transport::Tcp, has_transfers: true };
     let served = async {
         match security {
@@ -259,7 +168,7 @@ async fn serve(stream: TcpStream, admission: Admission, security: Option<Securit
         // A transfer that is cut says so itself.
         biased;
         () = served => {}
-        () = admission.place.displaced() => {}
+        () = admission.place.connection.displaced() => {}
     }
 }
 
@@ -285,7 +194,7 @@ impl Conversation<'_> {
             let Burst { output, complete, transfer } = self.answer_frames(&mut input);
             if complete {
                 last_request = Instant::now();
-                place.note_request();
+                place.connection.note_request();
             }
             if !output.is_empty() && !write(stream, &output, idle).await {
                 return;

@@ -1,4 +1,4 @@
-//! DNS over TLS (RFC 7858): certificates, and listeners that show them.
+//! DNS over TLS (RFC 7858): certificates, and how listeners show them.
 //!
 //! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream
 //! code, with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
@@ -8,9 +8,10 @@
 //! Cost: reading the files; a lock-free load of the certificate for each handshake.
 
 use crate::serve::TlsPlan;
+use crate::serve::listener::Listener;
 use crate::serve::stream::secure::PROTOCOL;
-use crate::serve::stream::{StreamContext, StreamListener};
-use arc_swap::ArcSwap;
+use crate::serve::stream::{self, StreamContext};
+use arc_swap::ArcSwapOption;
 use hickory_server::server::default_tls_server_config;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -18,7 +19,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,62 +67,24 @@ fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if chain.is_empty() { Err(TlsError::NoCertificate(path.to_path_buf())) } else { Ok(chain) }
 }
 
-/// Hands out the current certificate, whatever name the client asks for.
-#[derive(Debug)]
-struct Resolver(ArcSwap<CertifiedKey>);
+/// The certificate that listeners show, whatever name the client asks for; none before the first.
+#[derive(Debug, Default)]
+pub struct Shown(ArcSwapOption<CertifiedKey>);
 
-impl ResolvesServerCert for Resolver {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
-    }
-}
-
-/// A listening address for DNS over TLS. Dropping it stops accepting; open connections end soon after.
-pub struct TlsListener {
-    stream: StreamListener,
-    resolver: Option<Arc<Resolver>>,
-}
-
-impl TlsListener {
-    /// Binds an address without accepting yet.
-    pub fn bind(address: SocketAddr) -> io::Result<TlsListener> {
-        StreamListener::bind(address).map(TlsListener::from)
-    }
-
-    /// Takes a socket that [`listen`](crate::serve::stream::listen) made, perhaps in an earlier process.
-    pub fn from_listener(listener: std::net::TcpListener) -> io::Result<TlsListener> {
-        StreamListener::from_listener(listener).map(TlsListener::from)
-    }
-
-    /// The bound address.
-    pub fn address(&self) -> SocketAddr {
-        self.stream.address()
-    }
-
-    /// Starts accepting.
-    pub fn start(&mut self, identity: &TlsIdentity, context: &Arc<StreamContext>) -> io::Result<()> {
-        let resolver = Arc::new(Resolver(ArcSwap::new(identity.0.clone())));
-        let config = default_tls_server_config(PROTOCOL, resolver.clone())?;
-        self.resolver = Some(resolver);
-        self.stream.start_secure(context, config)
-    }
-
+impl Shown {
     /// Shows another certificate to new connections.
-    pub fn set_identity(&self, identity: &TlsIdentity) {
-        if let Some(resolver) = &self.resolver {
-            resolver.0.store(identity.0.clone());
-        }
-    }
-
-    /// Stops accepting; when this returns, the address is closed and can be bound again.
-    pub async fn end(self) {
-        self.stream.end().await;
+    pub fn set(&self, identity: &TlsIdentity) {
+        self.0.store(Some(identity.0.clone()));
     }
 }
 
-impl From<StreamListener> for TlsListener {
-    /// A listener that is not accepting yet.
-    fn from(stream: StreamListener) -> TlsListener {
-        TlsListener { stream, resolver: None }
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.load_full()
     }
+}
+
+/// Starts accepting DNS over TLS.
+pub fn start(listener: &mut Listener, shown: &Arc<Shown>, context: &Arc<StreamContext>) -> io::Result<()> {
+    stream::start(listener, context, Some(default_tls_server_config(PROTOCOL, shown.clone())?))
 }

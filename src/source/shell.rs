@@ -14,10 +14,12 @@ use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::restart::keep_running;
 use crate::source::requests::Inbox;
-use crate::source::{Update, Wake};
+use crate::source::{News, Update, Wake};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use wire::name::Name;
 
 /// Parts of the program that every source works with.
 #[derive(Clone)]
@@ -27,6 +29,17 @@ pub struct Facilities {
     pub publisher: Arc<Publisher>,
     pub metrics: Arc<Metrics>,
     pub budget: Arc<Budget>,
+}
+
+impl Facilities {
+    /// Sends the keeper news of a zone, which counts from when it was heard. Ready when it is published is what comes
+    /// back; none when the keeper has gone.
+    pub async fn send(&self, zone: &Name, news: News, heard: Instant) -> Option<oneshot::Receiver<()>> {
+        let (published, done) = oneshot::channel();
+        let update = Update { zone: zone.clone(), news, refreshed: heard.into_std(), published: Some(published) };
+        self.updates.send(update).await.ok()?;
+        Some(done)
+    }
 }
 
 /// A kind of source. Its values hold what task and handle share beside plan, wakes and status.

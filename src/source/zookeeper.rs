@@ -80,7 +80,7 @@ impl SourceKind for MirroredTree {
 impl Handle<MirroredTree> {
     /// The nodes that make the records at a name.
     pub fn explain(&self, name: &Name) -> Vec<Explanation> {
-        self.shared.own.mirror().tree().explain(name)
+        self.shared.own.mirror().tree.explain(name)
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! Cost: O(bytes).
 
+use crate::zone::ByteReader;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Octets with which a file of frames begins.
@@ -22,43 +23,30 @@ const PREFIX_BYTES: usize = 8;
 /// Kind and time, which every body has.
 const FIXED_BODY_BYTES: usize = 9;
 
-/// Kind of a frame.
+/// Kind of a frame, with the octet that stands for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A difference to the version before.
-    Delta,
+    Delta = 1,
     /// A primary has confirmed the version.
-    Refreshed,
+    Refreshed = 2,
     /// States with which regions were last published.
-    Regions,
+    Regions = 3,
     /// Drains in force.
-    Drains,
+    Drains = 4,
     /// Pins in force: the regions that are taken back to earlier contents.
-    Pins,
+    Pins = 5,
     /// A difference to the version of a region before, with its causes.
-    Version,
+    Version = 6,
     /// The trees that zones were last made of.
-    Trees,
+    Trees = 7,
 }
 
 impl Kind {
-    /// The octet that stands for the kind.
-    fn code(self) -> u8 {
-        match self {
-            Kind::Delta => 1,
-            Kind::Refreshed => 2,
-            Kind::Regions => 3,
-            Kind::Drains => 4,
-            Kind::Pins => 5,
-            Kind::Version => 6,
-            Kind::Trees => 7,
-        }
-    }
-
     /// The kind that an octet stands for.
     fn of(code: u8) -> Option<Kind> {
         let all = [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains, Kind::Pins, Kind::Version, Kind::Trees];
-        all.into_iter().find(|kind| kind.code() == code)
+        all.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
@@ -97,11 +85,11 @@ impl Header {
 
     /// Reads the start of a file.
     pub fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
-        let mut fields = Fields(bytes);
+        let mut reader = ByteReader(bytes);
         let mut read = || {
-            let magic = fields.take(8)? == MAGIC;
-            let (version, generation, base) = (fields.u32()?, fields.u64()?, fields.u64()?);
-            let sound = magic && fields.u32()? == crc32fast::hash(&bytes[..HEADER_BYTES as usize - 4]);
+            let magic = reader.take(8)? == MAGIC;
+            let (version, generation, base) = (reader.u32()?, reader.u64()?, reader.u64()?);
+            let sound = magic && reader.u32()? == crc32fast::hash(&bytes[..HEADER_BYTES as usize - 4]);
             (sound && base >= HEADER_BYTES).then_some((version, Header { generation, base }))
         };
         match read().ok_or(HeaderError::Damaged)? {
@@ -117,7 +105,7 @@ impl Header {
 pub fn push(out: &mut Vec<u8>, kind: Kind, time: SystemTime, payload: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
-    out.push(kind.code());
+    out.push(kind as u8);
     out.extend_from_slice(&to_millis(time).to_be_bytes());
     payload(out);
     let body = start + PREFIX_BYTES;
@@ -164,55 +152,21 @@ impl<'a> Iterator for Frames<'a> {
     type Item = Frame<'a>;
 
     fn next(&mut self) -> Option<Frame<'a>> {
-        let mut fields = Fields(self.bytes.get(self.end..)?);
-        let (length, crc) = (fields.u32()? as usize, fields.u32()?);
-        let body = fields.take(length)?;
+        let mut reader = ByteReader(self.bytes.get(self.end..)?);
+        let (length, crc) = (reader.u32()? as usize, reader.u32()?);
+        let body = reader.take(length)?;
         if length < FIXED_BODY_BYTES || crc32fast::hash(body) != crc {
             return None;
         }
         let start = self.end;
         self.end += PREFIX_BYTES + length;
-        let mut fields = Fields(body);
-        let (kind, time) = (Kind::of(fields.u8()?), from_millis(fields.u64()?));
-        Some(Frame { start, kind, time, payload: fields.0 })
+        let mut reader = ByteReader(body);
+        let (kind, time) = (Kind::of(reader.u8()?), from_millis(reader.u64()?));
+        Some(Frame { start, kind, time, payload: reader.0 })
     }
 }
 
-//--- Fields ---
-
-/// Numbers and bytes, taken from the front.
-pub struct Fields<'a>(pub &'a [u8]);
-
-impl<'a> Fields<'a> {
-    /// Takes bytes.
-    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    /// Takes a fixed number of bytes.
-    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    /// Takes one octet.
-    pub fn u8(&mut self) -> Option<u8> {
-        self.chunk().map(u8::from_be_bytes)
-    }
-
-    /// Takes a number of four octets.
-    pub fn u32(&mut self) -> Option<u32> {
-        self.chunk().map(u32::from_be_bytes)
-    }
-
-    /// Takes a number of eight octets.
-    pub fn u64(&mut self) -> Option<u64> {
-        self.chunk().map(u64::from_be_bytes)
-    }
-}
+//--- Times ---
 
 /// Milliseconds since 1970; earlier times are 1970.
 pub fn to_millis(time: SystemTime) -> u64 {

@@ -8,7 +8,7 @@
 
 use super::ledger::Ledger;
 use super::past::Past;
-use super::regions::Regions;
+use super::regions::NewFacts;
 use crate::budget::Buffers;
 use crate::budget::buffers::Buffered;
 use crate::zone::{Delta, History, Zone};
@@ -82,7 +82,7 @@ pub enum Done {
 /// All that the writer takes at once.
 pub struct Work {
     pub backlogs: Vec<(Name, Backlog)>,
-    pub regions: Option<(Regions, u64)>,
+    pub regions: Option<(NewFacts, u64)>,
     pub pasts: Vec<(Name, PastBacklog)>,
     pub done: Vec<Done>,
     /// The store is being closed.
@@ -100,7 +100,7 @@ pub struct Inbox {
     /// Something has come for the writer.
     came: Condvar,
     /// Something has been written, or will not be for now.
-    settled: Condvar,
+    moved: Condvar,
     buffers: Buffers,
 }
 
@@ -109,7 +109,7 @@ pub struct Inbox {
 struct Waiting {
     backlogs: HashMap<Name, Backlog>,
     order: VecDeque<Name>,
-    regions: Option<(Regions, u64)>,
+    regions: Option<(NewFacts, u64)>,
     pasts: HashMap<Name, PastBacklog>,
     done: Vec<Done>,
     last: bool,
@@ -224,9 +224,9 @@ impl Inbox {
     }
 
     /// Hands over what is to be kept of regions; what it does not tell stays as it was.
-    pub fn regions(&self, regions: Regions) {
+    pub fn regions(&self, regions: NewFacts) {
         self.hand_over(|waiting| {
-            let (older, number) = waiting.regions.take().unwrap_or_else(|| (Regions::default(), waiting.number()));
+            let (older, number) = waiting.regions.take().unwrap_or_else(|| (NewFacts::default(), waiting.number()));
             waiting.regions = Some((regions.over(older), number));
         });
     }
@@ -282,7 +282,7 @@ impl Inbox {
                     }
                 }
             } else {
-                waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+                waiting = self.moved.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
     }
@@ -295,7 +295,7 @@ impl Inbox {
         let last = waiting.next;
         let is_any_coming =
             |waiting: &mut Waiting| waiting.outstanding.range(..=last).any(|(_, stage)| is_coming(stage));
-        let waited = self.settled.wait_timeout_while(waiting, patience, is_any_coming);
+        let waited = self.moved.wait_timeout_while(waiting, patience, is_any_coming);
         let waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         waiting.ended == 0 && waiting.outstanding.range(..=last).next().is_none()
     }
@@ -336,15 +336,15 @@ impl Inbox {
     }
 
     /// Notes that what was handed over under a number is written.
-    pub fn settle(&self, number: u64) {
+    pub fn confirm(&self, number: u64) {
         self.lock().outstanding.remove(&number);
-        self.settled.notify_all();
+        self.moved.notify_all();
     }
 
     /// Notes that the disk has refused what was handed over under a number.
     pub fn refuse(&self, number: u64) {
         self.lock().outstanding.insert(number, Stage::Refused);
-        self.settled.notify_all();
+        self.moved.notify_all();
     }
 
     /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was
@@ -353,7 +353,7 @@ impl Inbox {
         if let Some(stage @ (Stage::Handed | Stage::Overdue)) = self.lock().outstanding.get_mut(&number) {
             *stage = if is_quick { Stage::Building } else { Stage::Deferred };
         }
-        self.settled.notify_all();
+        self.moved.notify_all();
     }
 
     /// Notes whether the builder has not answered for long.
@@ -366,13 +366,13 @@ impl Inbox {
         let mut waiting = self.lock();
         *waiting = Waiting { ended: waiting.ended + 1, ..Waiting::default() };
         self.came.notify_all();
-        self.settled.notify_all();
+        self.moved.notify_all();
     }
 
     /// Waits until a number of threads have ended.
     pub fn wait_for_end(&self, threads: usize, patience: Duration) -> bool {
         let waiting = self.lock();
-        let waited = self.settled.wait_timeout_while(waiting, patience, |waiting| waiting.ended < threads);
+        let waited = self.moved.wait_timeout_while(waiting, patience, |waiting| waiting.ended < threads);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }

@@ -10,10 +10,9 @@
 //! Cost: O(steps that have come).
 
 use super::disk::Disk;
-use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
-use super::regions::read_name;
+use super::frame::{self, Frames, HEADER_BYTES, Header, Kind};
 use super::replay::connected;
-use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep};
+use crate::zone::{ByteReader, Cause, Delta, History, HistoryLimits, HistoryStep};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,20 +46,23 @@ impl Past {
         if history.is_empty() { Ok(()) } else { self.save(disk, folder, &history) }
     }
 
-    /// Octets that saving a history holds at most, nearly: its new steps, once more behind a header in a new file.
-    pub fn unsaved_bytes(&self, history: &History) -> usize {
-        let is_last = |step: &&HistoryStep| self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &step.delta));
-        let new = history.steps().rev().take_while(|step| !is_last(step));
-        2 * new.map(|step| step.delta.len_bytes()).sum::<usize>()
+    /// Number of the steps that have come since the last time; all of them if that one is not among them any more.
+    fn unsaved(&self, history: &History) -> usize {
+        let is_last = |delta: &&Arc<Delta>| self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, delta));
+        history.iter().rev().take_while(|delta| !is_last(delta)).count()
     }
 
-    /// Writes the steps that have come since the last time; all of them if that one is not among them any more.
+    /// Octets that saving a history holds at most, nearly: its new steps, once more behind a header in a new file.
+    pub fn unsaved_bytes(&self, history: &History) -> usize {
+        2 * history.iter().rev().take(self.unsaved(history)).map(|delta| delta.len_bytes()).sum::<usize>()
+    }
+
+    /// Writes the steps that are not written.
     pub fn save(&mut self, disk: &Disk, folder: &Path, history: &History) -> io::Result<()> {
         self.history = history.clone();
+        let new = self.unsaved(history);
         // What follows counts only when it is written.
-        let last = self.last.take();
-        let is_last = |step: &&HistoryStep| last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &step.delta));
-        let new = history.steps().rev().take_while(|step| !is_last(step)).count();
+        self.last = None;
         let follows = new < history.len();
         let mut bytes = Vec::new();
         if let Some(begun) = history.begun().filter(|_| !follows) {
@@ -173,26 +175,26 @@ fn read_step(region: &Name, frame: &frame::Frame<'_>) -> Option<HistoryStep> {
     if frame.kind != Some(Kind::Version) {
         return None;
     }
-    let mut fields = Fields(frame.payload);
-    let count = fields.u8()?;
-    let causes = (0..count).map(|_| read_cause(&mut fields)).collect::<Option<Vec<Cause>>>()?;
-    let delta = Delta::read(region, fields.0).ok()?;
+    let mut reader = ByteReader(frame.payload);
+    let count = reader.u8()?;
+    let causes = (0..count).map(|_| read_cause(&mut reader)).collect::<Option<Vec<Cause>>>()?;
+    let delta = Delta::read(region, reader.0).ok()?;
     Some(HistoryStep::new(Arc::new(delta), frame.time, causes))
 }
 
 /// Reads a cause.
-fn read_cause(fields: &mut Fields<'_>) -> Option<Cause> {
-    Some(match fields.u8()? {
+fn read_cause(reader: &mut ByteReader<'_>) -> Option<Cause> {
+    Some(match reader.u8()? {
         0 => Cause::Source,
         1 => {
-            let zone = read_name(fields)?;
-            let serial = if fields.u8()? == 1 { Some(Serial(fields.u32()?)) } else { None };
+            let zone = reader.name()?;
+            let serial = if reader.u8()? == 1 { Some(Serial(reader.u32()?)) } else { None };
             Cause::Member { zone, serial }
         }
         2 => Cause::Configuration,
         3 => Cause::Drain,
         4 => Cause::Damping,
-        5 => Cause::Rollback { to: Serial(fields.u32()?) },
+        5 => Cause::Rollback { to: Serial(reader.u32()?) },
         6 => Cause::Release,
         7 => Cause::Serial,
         _ => return None,

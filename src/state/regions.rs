@@ -8,32 +8,46 @@
 //! Cost: O(regions + drains + pins) to compare, O(regions that moved) to write.
 
 use super::disk::{self, Disk};
-use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
+use super::frame::{self, Frames, HEADER_BYTES, Header, Kind};
 use super::{RegionState, TreeState};
 use crate::merge::{Drain, DrainTarget, NamePattern, Pin};
+use crate::zone::ByteReader;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
-use wire::name::{self, Name};
+use wire::name::Name;
 use wire::serial::Serial;
 
 /// A file beyond this is written anew.
 const MAX_BYTES: u64 = 64 << 10;
 
+/// What is kept of regions, and of trees.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// States with which regions were last published.
+    pub states: HashMap<Name, RegionState>,
+    /// Drains in force.
+    pub drains: Vec<Drain>,
+    /// Pins in force.
+    pub pins: Vec<Pin>,
+    /// The trees that zones were last made of.
+    pub trees: HashMap<Name, TreeState>,
+}
+
 /// Facts to be kept; none for those that stay as they were.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Regions {
+pub struct NewFacts {
     pub states: Option<HashMap<Name, RegionState>>,
     pub drains: Option<Vec<Drain>>,
     pub pins: Option<Vec<Pin>>,
     pub trees: Option<HashMap<Name, TreeState>>,
 }
 
-impl Regions {
+impl NewFacts {
     /// Fills in what is not told here from what was told before.
-    pub fn over(self, older: Regions) -> Regions {
-        Regions {
+    pub fn over(self, older: NewFacts) -> NewFacts {
+        NewFacts {
             states: self.states.or(older.states),
             drains: self.drains.or(older.drains),
             pins: self.pins.or(older.pins),
@@ -42,13 +56,16 @@ impl Regions {
     }
 }
 
+impl From<Facts> for NewFacts {
+    fn from(Facts { states, drains, pins, trees }: Facts) -> NewFacts {
+        NewFacts { states: Some(states), drains: Some(drains), pins: Some(pins), trees: Some(trees) }
+    }
+}
+
 /// The file, as far as it is written.
 #[derive(Default)]
 pub struct RegionFile {
-    states: HashMap<Name, RegionState>,
-    drains: Vec<Drain>,
-    pins: Vec<Pin>,
-    trees: HashMap<Name, TreeState>,
+    pub facts: Facts,
     /// Offset of the next frame; 0 when the file must be written anew.
     end: u64,
 }
@@ -59,45 +76,25 @@ impl RegionFile {
         disk.root().join("regions")
     }
 
-    /// States that are written.
-    pub fn states(&self) -> &HashMap<Name, RegionState> {
-        &self.states
-    }
-
-    /// Drains that are written.
-    pub fn drains(&self) -> &[Drain] {
-        &self.drains
-    }
-
-    /// Pins that are written.
-    pub fn pins(&self) -> &[Pin] {
-        &self.pins
-    }
-
-    /// Trees that are written.
-    pub fn trees(&self) -> &HashMap<Name, TreeState> {
-        &self.trees
-    }
-
     /// Takes nothing that is written for granted. Returns what should be.
-    pub fn distrust(&mut self) -> Regions {
+    pub fn distrust(&mut self) -> NewFacts {
         self.end = 0;
-        let (states, drains, pins) = (self.states.clone(), self.drains.clone(), self.pins.clone());
-        Regions { states: Some(states), drains: Some(drains), pins: Some(pins), trees: Some(self.trees.clone()) }
+        self.facts.clone().into()
     }
 
     /// Writes what has changed; returns true if anything has. Where the disk refuses it, the next call writes
     /// everything.
-    pub fn save(&mut self, disk: &Disk, regions: Regions) -> io::Result<bool> {
-        let states = regions.states.unwrap_or_else(|| self.states.clone());
-        let drains = regions.drains.unwrap_or_else(|| self.drains.clone());
-        let pins = regions.pins.unwrap_or_else(|| self.pins.clone());
-        let trees = regions.trees.unwrap_or_else(|| self.trees.clone());
-        let moved = |(name, state): &(&Name, &RegionState)| self.states.get(*name) != Some(*state);
-        let moved: Vec<_> = states.iter().filter(moved).collect();
-        let moved_trees: Vec<_> = trees.iter().filter(|(name, state)| self.trees.get(*name) != Some(*state)).collect();
-        let (new_drains, new_pins) = (drains != self.drains, pins != self.pins);
-        if moved.is_empty() && moved_trees.is_empty() && !new_drains && !new_pins && self.end > 0 {
+    pub fn save(&mut self, disk: &Disk, new: NewFacts) -> io::Result<bool> {
+        let old = &self.facts;
+        let facts = Facts {
+            states: new.states.unwrap_or_else(|| old.states.clone()),
+            drains: new.drains.unwrap_or_else(|| old.drains.clone()),
+            pins: new.pins.unwrap_or_else(|| old.pins.clone()),
+            trees: new.trees.unwrap_or_else(|| old.trees.clone()),
+        };
+        let (moved, moved_trees) = (moved(&facts.states, &old.states), moved(&facts.trees, &old.trees));
+        let (has_drains, has_pins) = (facts.drains != old.drains, facts.pins != old.pins);
+        if moved.is_empty() && moved_trees.is_empty() && !has_drains && !has_pins && self.end > 0 {
             return Ok(false);
         }
         let path = RegionFile::path(disk);
@@ -105,26 +102,26 @@ impl RegionFile {
         let end = std::mem::take(&mut self.end);
         if end > 0 && end < MAX_BYTES {
             let mut bytes = Vec::new();
-            if new_drains {
-                frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
+            if has_drains {
+                frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&facts.drains, out));
             }
-            if new_pins {
-                frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&pins, out));
+            if has_pins {
+                frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&facts.pins, out));
             }
             if !moved_trees.is_empty() {
                 frame::push(&mut bytes, Kind::Trees, now, |out| write_trees(moved_trees, out));
             }
             if !moved.is_empty() {
-                frame::push(&mut bytes, Kind::Regions, now, |out| write(moved, out));
+                frame::push(&mut bytes, Kind::Regions, now, |out| write_states(moved, out));
             }
             disk.write_at(&path, end, end, &bytes)?;
             self.end = end + bytes.len() as u64;
         } else {
             let mut bytes = Header::before(1, 0).to_bytes();
-            frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
-            frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&pins, out));
-            frame::push(&mut bytes, Kind::Trees, now, |out| write_trees(&trees, out));
-            frame::push(&mut bytes, Kind::Regions, now, |out| write(&states, out));
+            frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&facts.drains, out));
+            frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&facts.pins, out));
+            frame::push(&mut bytes, Kind::Trees, now, |out| write_trees(&facts.trees, out));
+            frame::push(&mut bytes, Kind::Regions, now, |out| write_states(&facts.states, out));
             let temporary = disk.root().join("regions.tmp");
             disk.ensure_folder(disk.root())?;
             let file = disk.create(&temporary)?;
@@ -134,19 +131,31 @@ impl RegionFile {
             disk::sync_folder(disk.root())?;
             self.end = bytes.len() as u64;
         }
-        (self.states, self.drains, self.pins, self.trees) = (states, drains, pins, trees);
+        self.facts = facts;
         Ok(true)
     }
 }
 
+/// States that are not what they were.
+fn moved<'a, T: PartialEq>(new: &'a HashMap<Name, T>, old: &HashMap<Name, T>) -> Vec<(&'a Name, &'a T)> {
+    new.iter().filter(|(name, state)| old.get(*name) != Some(*state)).collect()
+}
+
 /// Appends regions.
-fn write<'a>(regions: impl IntoIterator<Item = (&'a Name, &'a RegionState)>, out: &mut Vec<u8>) {
+fn write_states<'a>(regions: impl IntoIterator<Item = (&'a Name, &'a RegionState)>, out: &mut Vec<u8>) {
     for (name, state) in regions {
         out.extend_from_slice(name.as_wire());
         out.extend_from_slice(&state.drift.to_be_bytes());
         out.extend_from_slice(&state.last.0.to_be_bytes());
         out.extend_from_slice(&state.fingerprint.to_be_bytes());
     }
+}
+
+/// Reads one region.
+fn read_state(reader: &mut ByteReader<'_>) -> Option<(Name, RegionState)> {
+    let name = reader.name()?;
+    let (drift, last, fingerprint) = (reader.u32()?, Serial(reader.u32()?), reader.u32()?);
+    Some((name, RegionState { drift, last, fingerprint }))
 }
 
 /// Appends trees.
@@ -161,11 +170,11 @@ fn write_trees<'a>(trees: impl IntoIterator<Item = (&'a Name, &'a TreeState)>, o
 }
 
 /// Reads one tree.
-fn read_tree(fields: &mut Fields<'_>) -> Option<(Name, TreeState)> {
-    let is_held = fields.u8()? == 1;
-    let zone = read_name(fields)?;
-    let (born, zxid, nodes) = (fields.u64()?.cast_signed(), fields.u64()?.cast_signed(), fields.u64()?);
-    let held_since = if is_held { Some(frame::from_millis(fields.u64()?)) } else { None };
+fn read_tree(reader: &mut ByteReader<'_>) -> Option<(Name, TreeState)> {
+    let is_held = reader.u8()? == 1;
+    let zone = reader.name()?;
+    let (born, zxid, nodes) = (reader.u64()?.cast_signed(), reader.u64()?.cast_signed(), reader.u64()?);
+    let held_since = if is_held { Some(frame::from_millis(reader.u64()?)) } else { None };
     Some((zone, TreeState { born, zxid, nodes, held_since }))
 }
 
@@ -202,68 +211,48 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Reads one drain.
-fn read_drain(fields: &mut Fields<'_>) -> Option<Drain> {
-    let bits = fields.u8()?;
+fn read_drain(reader: &mut ByteReader<'_>) -> Option<Drain> {
+    let bits = reader.u8()?;
     let [region, names, until, reason, configured] = [0, 1, 2, 3, 4].map(|place| bits >> place & 1 == 1);
-    let member = read_name(fields)?;
-    let region = if region { Some(read_name(fields)?) } else { None };
-    let names = if names { Some(NamePattern::from_name(read_name(fields)?)) } else { None };
-    let since = frame::from_millis(fields.u64()?);
-    let until = if until { Some(frame::from_millis(fields.u64()?)) } else { None };
-    let reason = if reason { Some(read_text(fields)?) } else { None };
+    let member = reader.name()?;
+    let region = if region { Some(reader.name()?) } else { None };
+    let names = if names { Some(NamePattern::from_name(reader.name()?)) } else { None };
+    let since = frame::from_millis(reader.u64()?);
+    let until = if until { Some(frame::from_millis(reader.u64()?)) } else { None };
+    let reason = if reason { Some(read_text(reader)?) } else { None };
     Some(Drain { target: DrainTarget { member, region, names }, since, until, reason, configured })
 }
 
 /// Reads one pin.
-fn read_pin(fields: &mut Fields<'_>) -> Option<Pin> {
-    let has_reason = fields.u8()? == 1;
-    let region = read_name(fields)?;
-    let (to, serial) = (Serial(fields.u32()?), Serial(fields.u32()?));
-    let since = frame::from_millis(fields.u64()?);
-    let reason = if has_reason { Some(read_text(fields)?) } else { None };
+fn read_pin(reader: &mut ByteReader<'_>) -> Option<Pin> {
+    let has_reason = reader.u8()? == 1;
+    let region = reader.name()?;
+    let (to, serial) = (Serial(reader.u32()?), Serial(reader.u32()?));
+    let since = frame::from_millis(reader.u64()?);
+    let reason = if has_reason { Some(read_text(reader)?) } else { None };
     Some(Pin { region, to, serial, since, reason })
 }
 
 /// Reads a text with its length in front.
-fn read_text(fields: &mut Fields<'_>) -> Option<String> {
-    let length = fields.u32()? as usize;
-    Some(String::from_utf8_lossy(fields.take(length)?).into_owned())
-}
-
-/// Reads a name.
-pub fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
-    Some(Name::from_suffix(&fields.take(name::plain_end(fields.0)?)?.to_ascii_lowercase()))
+fn read_text(reader: &mut ByteReader<'_>) -> Option<String> {
+    let length = reader.u32()? as usize;
+    Some(String::from_utf8_lossy(reader.take(length)?).into_owned())
 }
 
 /// Reads the file. `None` if it is no such file.
 pub fn read(bytes: &[u8]) -> Option<RegionFile> {
     Header::read(bytes).ok()?;
-    let mut file = RegionFile::default();
-    let mut frames = Frames::new(bytes, HEADER_BYTES as usize);
+    let (mut file, mut frames) = (RegionFile::default(), Frames::new(bytes, HEADER_BYTES as usize));
+    let facts = &mut file.facts;
     for frame in frames.by_ref() {
-        let mut fields = Fields(frame.payload);
+        let mut reader = ByteReader(frame.payload);
         match frame.kind {
-            Some(Kind::Regions) => {}
-            Some(Kind::Drains) => {
-                file.drains = std::iter::from_fn(|| read_drain(&mut fields)).collect();
-                continue;
-            }
-            Some(Kind::Pins) => {
-                file.pins = std::iter::from_fn(|| read_pin(&mut fields)).collect();
-                continue;
-            }
-            Some(Kind::Trees) => {
-                file.trees.extend(std::iter::from_fn(|| read_tree(&mut fields)));
-                continue;
-            }
-            _ => continue,
+            Some(Kind::Regions) => facts.states.extend(std::iter::from_fn(|| read_state(&mut reader))),
+            Some(Kind::Drains) => facts.drains = std::iter::from_fn(|| read_drain(&mut reader)).collect(),
+            Some(Kind::Pins) => facts.pins = std::iter::from_fn(|| read_pin(&mut reader)).collect(),
+            Some(Kind::Trees) => facts.trees.extend(std::iter::from_fn(|| read_tree(&mut reader))),
+            _ => {}
         }
-        let mut region = || {
-            let name = read_name(&mut fields)?;
-            let (drift, last, fingerprint) = (fields.u32()?, Serial(fields.u32()?), fields.u32()?);
-            Some((name, RegionState { drift, last, fingerprint }))
-        };
-        file.states.extend(std::iter::from_fn(&mut region));
     }
     file.end = if frames.is_whole() { frames.end as u64 } else { 0 };
     Some(file)
@@ -275,11 +264,11 @@ mod tests {
     use std::fs;
     use std::time::{Duration, UNIX_EPOCH};
 
-    fn states(states: &[(&str, u32, u32)]) -> Regions {
+    fn states(states: &[(&str, u32, u32)]) -> NewFacts {
         let state = |(name, drift, last): &(&str, u32, u32)| {
             (Name::parse(name).unwrap(), RegionState { drift: *drift, last: Serial(*last), fingerprint: drift ^ last })
         };
-        Regions { states: Some(states.iter().map(state).collect()), ..Regions::default() }
+        NewFacts { states: Some(states.iter().map(state).collect()), ..NewFacts::default() }
     }
 
     fn drain(member: &str, region: Option<&str>, names: Option<&str>, until: Option<u64>) -> Drain {
@@ -295,11 +284,11 @@ mod tests {
         }
     }
 
-    fn drains(drains: Vec<Drain>) -> Regions {
-        Regions { drains: Some(drains), ..Regions::default() }
+    fn drains(drains: Vec<Drain>) -> NewFacts {
+        NewFacts { drains: Some(drains), ..NewFacts::default() }
     }
 
-    fn pins(pins: &[(&str, Option<&str>)]) -> Regions {
+    fn pins(pins: &[(&str, Option<&str>)]) -> NewFacts {
         let pin = |(region, reason): &(&str, Option<&str>)| Pin {
             region: Name::parse(region).unwrap(),
             to: Serial(7),
@@ -307,15 +296,15 @@ mod tests {
             since: UNIX_EPOCH + Duration::from_secs(9),
             reason: reason.map(str::to_owned),
         };
-        Regions { pins: Some(pins.iter().map(pin).collect()), ..Regions::default() }
+        NewFacts { pins: Some(pins.iter().map(pin).collect()), ..NewFacts::default() }
     }
 
-    fn trees(trees: &[(&str, i64, Option<u64>)]) -> Regions {
+    fn trees(trees: &[(&str, i64, Option<u64>)]) -> NewFacts {
         let state = |(zone, born, held): &(&str, i64, Option<u64>)| {
             let held_since = held.map(|held| UNIX_EPOCH + Duration::from_secs(held));
             (Name::parse(zone).unwrap(), TreeState { born: *born, zxid: born << 33, nodes: 77, held_since })
         };
-        Regions { trees: Some(trees.iter().map(state).collect()), ..Regions::default() }
+        NewFacts { trees: Some(trees.iter().map(state).collect()), ..NewFacts::default() }
     }
 
     #[test]
@@ -341,7 +330,7 @@ mod tests {
             assert!(file.save(&disk, step.clone()).unwrap());
             assert!(!file.save(&disk, step.clone()).unwrap(), "nothing has changed");
             ends.push(fs::read(RegionFile::path(&disk)).unwrap().len());
-            saved.push((file.states.clone(), file.drains.clone(), file.pins.clone(), file.trees.clone()));
+            saved.push(file.facts.clone());
         }
         let bytes = fs::read(RegionFile::path(&disk)).unwrap();
         for cut in 0..=bytes.len() {
@@ -351,7 +340,7 @@ mod tests {
             if whole > 0 {
                 let found = found.unwrap();
                 let end = found.end;
-                assert_eq!((found.states, found.drains, found.pins, found.trees), saved[whole - 1], "cut at {cut}");
+                assert_eq!(found.facts, saved[whole - 1], "cut at {cut}");
                 assert_eq!(end, if ends.contains(&cut) { cut as u64 } else { 0 });
             }
         }
@@ -382,14 +371,17 @@ mod tests {
         let bytes = fs::read(RegionFile::path(&disk)).unwrap();
         assert!(bytes.len() as u64 <= MAX_BYTES + 100);
         let mut found = read(&bytes).unwrap();
-        assert_eq!(Some(&found.states), states(&[("w.x", 0, 4999), ("v.x", 1, 9)]).states.as_ref());
-        assert_eq!((&found.drains[..], &found.trees), (&[drain("w.x", None, None, None)][..], &grown.trees.unwrap()));
+        assert_eq!(Some(&found.facts.states), states(&[("w.x", 0, 4999), ("v.x", 1, 9)]).states.as_ref());
+        assert_eq!(
+            (&found.facts.drains[..], &found.facts.trees),
+            (&[drain("w.x", None, None, None)][..], &grown.trees.unwrap())
+        );
         // Somebody has changed the file: the next state is written anew, in full.
         fs::write(RegionFile::path(&disk), "").unwrap();
         assert!(found.save(&disk, states(&[("w.x", 0, 1)])).is_err());
         assert!(found.save(&disk, states(&[("w.x", 0, 1)])).unwrap());
         let read = read(&fs::read(RegionFile::path(&disk)).unwrap()).unwrap();
-        assert_eq!(Some(read.states), states(&[("w.x", 0, 1)]).states);
-        assert_eq!(read.drains, [drain("w.x", None, None, None)]);
+        assert_eq!(Some(read.facts.states), states(&[("w.x", 0, 1)]).states);
+        assert_eq!(read.facts.drains, [drain("w.x", None, None, None)]);
     }
 }

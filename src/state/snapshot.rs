@@ -7,13 +7,13 @@
 //! Cost: O(bytes); writing holds one buffer, reading the file.
 
 use super::disk::Disk;
-use super::frame::{Fields, from_millis, to_millis};
-use crate::zone::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT, Zone};
+use super::frame::{from_millis, to_millis};
+use crate::zone::{ByteReader, IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT, Zone};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
-use wire::name::{self, Name};
+use wire::name::Name;
 
 /// Octets with which a snapshot begins.
 const MAGIC: &[u8; 8] = b"AGGZONE\n";
@@ -75,10 +75,10 @@ pub fn write(disk: &Disk, path: &Path, generation: u64, refreshed: SystemTime, z
 
 /// The generation that bytes claim, if they may be a snapshot.
 pub fn generation(bytes: &[u8]) -> Option<u64> {
-    let mut fields = Fields(bytes);
-    fields.take(MAGIC.len())?;
-    fields.u32()?;
-    fields.u64()
+    let mut reader = ByteReader(bytes);
+    reader.take(MAGIC.len())?;
+    reader.u32()?;
+    reader.u64()
 }
 
 /// Reads a snapshot of a zone.
@@ -87,22 +87,21 @@ pub fn read(zone: &Name, bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     if crc32fast::hash(body) != u32::from_be_bytes(*crc) {
         return Err(SnapshotError::Damaged);
     }
-    let mut fields = Fields(body);
-    let magic = fields.take(MAGIC.len()).is_some_and(|magic| magic == MAGIC);
-    let version = fields.u32().filter(|_| magic).ok_or(SnapshotError::Damaged)?;
+    let mut reader = ByteReader(body);
+    let magic = reader.take(MAGIC.len()).is_some_and(|magic| magic == MAGIC);
+    let version = reader.u32().filter(|_| magic).ok_or(SnapshotError::Damaged)?;
     if !(OLD_VERSION..=VERSION).contains(&version) {
         return Err(SnapshotError::Version(version));
     }
     let mut head = || {
-        let (generation, refreshed) = (fields.u64()?, from_millis(fields.u64()?));
-        let origin = fields.take(name::plain_end(fields.0)?)?;
-        Some((generation, refreshed, origin))
+        let (generation, refreshed) = (reader.u64()?, from_millis(reader.u64()?));
+        Some((generation, refreshed, reader.name()?))
     };
     let (generation, refreshed, origin) = head().ok_or(SnapshotError::Damaged)?;
-    if origin != zone.as_wire() {
-        return Err(SnapshotError::Other(Name::from_suffix(origin)));
+    if origin != *zone {
+        return Err(SnapshotError::Other(origin));
     }
-    Ok(Snapshot { generation, refreshed, zone: Zone::read_image(zone, fields.0, version)? })
+    Ok(Snapshot { generation, refreshed, zone: Zone::read_image(zone, reader.0, version)? })
 }
 
 /// A file that is written in large pieces and summed on the way.

@@ -574,17 +574,17 @@ fn times_to_come_count_as_now() {
 fn regions_come_back() {
     let folder = folder();
     let (store, _) = open_in(folder.path());
-    assert!(store.regions().is_empty());
+    assert!(store.facts.states.is_empty());
     let regions = |last| HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(last), fingerprint: 7 })]);
-    (1..5).for_each(|last| store.save_regions(regions(last)));
+    (1..5).for_each(|last| store.save(NewFacts { states: Some(regions(last)), ..NewFacts::default() }));
     assert!(store.flush(PATIENCE));
     drop(store);
     let (store, _) = open_in(folder.path());
-    assert_eq!(store.regions(), regions(4));
+    assert_eq!(store.facts.states, regions(4));
     drop(store);
     fs::write(folder.path().join("regions"), "damaged").unwrap();
     let (store, metrics) = open_in(folder.path());
-    assert!(store.regions().is_empty() && folder.path().join("regions.broken").exists());
+    assert!(store.facts.states.is_empty() && folder.path().join("regions.broken").exists());
     assert_eq!(errors(&metrics, "load"), 1);
 }
 
@@ -605,7 +605,7 @@ fn steps_that_pile_up_become_one_version() {
     let base = backlog.base.as_ref().unwrap().0.soa.serial.0;
     assert_eq!(base as usize + backlog.deltas.len(), 4999);
     assert_eq!(backlog.newest.as_ref().unwrap().0, version);
-    inbox.settle(backlog.number.unwrap());
+    inbox.confirm(backlog.number.unwrap());
     assert!(inbox.flush(Duration::ZERO));
     inbox.end();
     inbox.replace(&name("z"), version, at(0));
@@ -626,9 +626,9 @@ fn a_refusal_does_not_end_the_waiting_for_others() {
     let other = number_of("y");
     let begun = std::time::Instant::now();
     assert!(!inbox.flush(Duration::from_millis(50)) && begun.elapsed() >= Duration::from_millis(50));
-    inbox.settle(other);
+    inbox.confirm(other);
     assert!(!inbox.flush(PATIENCE));
-    inbox.settle(refused);
+    inbox.confirm(refused);
     assert!(inbox.flush(Duration::ZERO));
 }
 

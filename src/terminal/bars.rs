@@ -1,7 +1,7 @@
 //! Lines at the foot of the terminal that show how far long work has come.
 //!
 //! Invariants: there are [`Bars`] only where standard error is a terminal that can move its cursor, so that nothing of
-//! this reaches a file or a pipe; what is written through [`Bars::write_between`] is never torn by them; a line goes
+//! this reaches a file or a pipe; what is written through [`Bars`] is never torn by them; a line goes
 //! with its [`Bar`].
 //!
 //! Cost: O(lines) for each change, twenty times a second at most; no thread of their own.
@@ -34,16 +34,22 @@ impl Bars {
         Bar { bar, bars: self.clone() }
     }
 
-    /// Writes to standard error while the lines are away.
-    pub fn write_between(&self, text: &[u8]) -> io::Result<()> {
-        self.lines.suspend(|| io::stderr().lock().write_all(text))
-    }
-
     /// Returns the style of a line that begins with a picture: `colored` on a terminal with colours, else `plain`.
     fn style(&self, colored: &str, plain: &str) -> ProgressStyle {
         let picture = if self.color { colored } else { plain };
         let style = ProgressStyle::with_template(&format!("{picture} {{prefix}} {{wide_msg}}"));
         style.expect("the templates of this file are well formed").progress_chars("=> ")
+    }
+}
+
+/// Writes to standard error while the lines are away, all that it is given.
+impl Write for Bars {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.lines.suspend(|| io::stderr().lock().write_all(text)).map(|()| text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

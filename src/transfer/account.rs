@@ -7,9 +7,9 @@
 
 use crate::metrics::{Metrics, unix_seconds};
 use crate::transfer::Shared;
+use crate::transfer::doubt::Remaining;
 use crate::transfer::error::TransferError;
 use crate::transfer::progress::Running;
-use crate::transfer::settle::Settled;
 use crate::transfer::status::{Activity, TransferNote};
 use crate::zone::Anomalies;
 use std::sync::Arc;
@@ -106,7 +106,10 @@ impl Accounts {
     /// Counts what came of an attempt, and logs a failure.
     pub fn note<T>(&self, index: usize, kind: Kind, result: Result<T, TransferError>) -> Result<T, TransferError> {
         match &result {
-            Ok(_) => self.note_success(index, kind),
+            Ok(_) => {
+                let labels = [self.zone(), self.primary(index), kind.label()];
+                self.metrics.transfer_success.with_label_values(&labels).set(unix_seconds(SystemTime::now()));
+            }
             Err(error) => self.note_failure(index, kind, error),
         }
         result
@@ -116,12 +119,6 @@ impl Accounts {
     pub fn note_mixed(&self, index: usize) {
         let (zone, primary) = (self.zone(), self.primary(index));
         info!(%zone, %primary, "names are missing from a copy, and the zone changed meanwhile; it is copied again");
-    }
-
-    /// Notes when an attempt succeeded.
-    pub fn note_success(&self, index: usize, kind: Kind) {
-        let now = unix_seconds(SystemTime::now());
-        self.metrics.transfer_success.with_label_values(&[self.zone(), self.primary(index), kind.label()]).set(now);
     }
 
     /// Notes that a primary did not do what was asked of it.
@@ -203,7 +200,7 @@ impl Accounts {
     pub fn note_version(&self, anomalies: Anomalies, drift: u64, noop_changes: u64) {
         let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized } = anomalies;
         if oversized > 0 {
-            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; questions for them cannot be answered");
+            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; answers over TCP have a part of them");
         }
         let kinds = [
             ("duplicate", duplicates),
@@ -220,18 +217,18 @@ impl Accounts {
     }
 
     /// Counts what was done about removals in doubt.
-    pub fn note_settled(&self, index: usize, settled: &Settled) {
-        if settled.questions > 0 || !settled.unanswered.is_empty() {
-            let Settled { questions, vetoed, unanswered } = settled;
-            let unanswered = unanswered.len();
+    pub fn note_doubts(&self, index: usize, remaining: &Remaining) {
+        let Remaining { questions, vetoed, ref unanswered, .. } = *remaining;
+        let unanswered = unanswered.len();
+        if questions > 0 || unanswered > 0 {
             info!(zone = %self.zone, primary = %self.primary(index), questions, vetoed, unanswered,
                   "the primary was asked for records whose removal is in doubt; those that it has stay, and those for which it gives no answer");
         }
-        self.metrics.doubt_questions.with_label_values(&[self.zone()]).inc_by(settled.questions);
-        self.metrics.removals_vetoed.with_label_values(&[self.zone()]).inc_by(settled.vetoed);
+        self.metrics.doubt_questions.with_label_values(&[self.zone()]).inc_by(questions);
+        self.metrics.removals_vetoed.with_label_values(&[self.zone()]).inc_by(vetoed);
         let mut status = self.shared.status();
-        status.doubts.questions += settled.questions;
-        status.doubts.vetoed += settled.vetoed;
+        status.doubts.questions += questions;
+        status.doubts.vetoed += vetoed;
     }
 
     /// Notes how many records stay although their removal was announced, because nobody says whether they are gone.
@@ -240,13 +237,9 @@ impl Accounts {
         self.shared.status().doubts.records = records as u64;
     }
 
-    /// Notes whether a version waits for confirmation.
-    pub fn note_held(&self, held: bool) {
+    /// Notes whether a version waits for confirmation, and whether our copy is kept against primaries that are all older.
+    pub fn note_waiting(&self, held: bool, older: bool) {
         self.metrics.transfer_held.with_label_values(&[self.zone()]).set(i64::from(held));
-    }
-
-    /// Notes whether our copy is kept against primaries that are all older.
-    pub fn note_regression(&self, older: bool) {
         self.metrics.transfer_regressed.with_label_values(&[self.zone()]).set(i64::from(older));
     }
 }

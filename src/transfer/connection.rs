@@ -13,19 +13,15 @@
 //! 8945 section 5.3.1.
 
 use crate::budget::Claim;
-use crate::client::Server;
-use crate::client::{self, now, random_id};
+use crate::client::{self, Server, now};
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::Limits;
 use crate::transfer::progress::Tally;
 use crate::transfer::reader::{Progress, Reader, Received};
-use crate::zone::{Soa, Zone};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout, timeout_at};
-use wire::name::Name;
-use wire::serial::Serial;
 use wire::tsig::{self, Key};
 
 /// Time before the average rate counts: a primary may think before it sends.
@@ -43,49 +39,8 @@ pub struct Traffic {
     pub messages: u64,
 }
 
-/// Transfers a zone from a primary, compared on the way with the version that is there.
-pub async fn fetch_zone(
-    zone: &Name,
-    present: Option<Arc<Zone>>,
-    primary: &Server,
-    limits: &Limits,
-    tally: &Tally,
-    claim: &Claim,
-) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally, claim).await
-}
-
-/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that. The
-/// primary has just announced the serial `polled`; if that is ours, what else happened under it is asked for.
-pub async fn fetch_changes(
-    base: Arc<Zone>,
-    polled: Serial,
-    primary: &Server,
-    limits: &Limits,
-    tally: &Tally,
-    claim: &Claim,
-) -> Result<(Received, Traffic), TransferError> {
-    let (ours, mixed) = (base.soa.serial, base.mixed.seen_at(polled));
-    let reader = Reader::ixfr(base, random_id()).doubting(mixed);
-    let reader = if polled == ours { reader.with_same_serial() } else { reader };
-    fetch(reader, primary, limits, tally, claim).await
-}
-
-/// Asks for what has changed since a version, and reads no more of the answer than the SOA in front: CNS takes the
-/// question for a transfer. One message and the time for one are the most that this takes.
-pub async fn fetch_opening(
-    base: Arc<Zone>,
-    primary: &Server,
-    limits: &Limits,
-    claim: &Claim,
-) -> Result<Soa, TransferError> {
-    let reader = Reader::ixfr(base, random_id()).with_opening_alone();
-    let (received, _) = fetch(reader, primary, limits, &Tally::default(), claim).await?;
-    Ok(received.soa())
-}
-
-/// Connects, asks, and reads the answer.
-async fn fetch(
+/// Connects to a primary, asks what the reader is to be told, and reads the answer.
+pub async fn fetch(
     reader: Reader,
     primary: &Server,
     limits: &Limits,
@@ -241,25 +196,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
     /// The clock that runs out first if no more bytes come, and what to say then.
     fn deadline(&self) -> (Instant, TransferError) {
         let rate = self.limits.min_rate_bytes;
-        let message = self.message_begun + self.limits.message_timeout;
-        let total = self.begun + self.limits.total_timeout;
-        let mut first = if total <= message {
-            (total, TransferError::Timeout(Phase::Total))
-        } else {
-            (message, TransferError::Timeout(Phase::Message))
-        };
-        let lone = self.message_begun + LONE_SOA_PATIENCE;
-        if self.lone_soa && lone < first.0 {
-            first = (lone, TransferError::LoneSoa);
-        }
         // What has come is enough until then, at the least rate; a rate of zero asks for nothing.
-        if let Some(enough) = self.bytes.saturating_mul(1000).checked_div(rate) {
-            let slow = self.begun + Duration::from_millis(enough).max(RATE_GRACE);
-            if slow < first.0 {
-                first = (slow, TransferError::Slow(rate));
-            }
-        }
-        first
+        let enough = self.bytes.saturating_mul(1000).checked_div(rate).map(Duration::from_millis);
+        let clocks = [
+            Some((self.begun + self.limits.total_timeout, TransferError::Timeout(Phase::Total))),
+            Some((self.message_begun + self.limits.message_timeout, TransferError::Timeout(Phase::Message))),
+            self.lone_soa.then(|| (self.message_begun + LONE_SOA_PATIENCE, TransferError::LoneSoa)),
+            enough.map(|enough| (self.begun + enough.max(RATE_GRACE), TransferError::Slow(rate))),
+        ];
+        clocks.into_iter().flatten().min_by_key(|(at, _)| *at).expect("two clocks run always")
     }
 }
 
@@ -270,7 +215,7 @@ mod tests {
     use crate::transfer::reader::tests::{Message, soa};
     use crate::zone::Loader;
     use tokio::io::DuplexStream;
-    use wire::name::NameBuf;
+    use wire::name::{Name, NameBuf};
 
     fn zone() -> Name {
         Name::parse("z.example").unwrap()

@@ -5,7 +5,7 @@
 //! set, because then CNS' database did answer. A database that fails or is lost looks like a name that is not there, at
 //! a serial that the clock gives and that stays for ten seconds; a read that fails looks so at the true one. So of an
 //! answer without any it is believed only if it carries the zone's SOA, if a set that must be there is found after it,
-//! if a poll made after both says the same serial, and if all that comes a second time. What no answer settles stays.
+//! if a poll made after both says the same serial, and if all that comes a second time. What no answer decides stays.
 //!
 //! Pure: no sockets, no clock. Cost: O(records in doubt and in answers).
 
@@ -55,7 +55,7 @@ enum State {
     AbsentOnce(Serial),
     /// It was not there again, if a poll confirms the serial.
     AbsentTwice(Serial),
-    Settled,
+    Resolved,
 }
 
 /// One set of which records are in doubt.
@@ -121,9 +121,9 @@ impl Doubts {
         question.records = rest;
         let before = std::mem::replace(&mut question.state, State::Unanswered);
         question.state = match answer {
-            _ if question.records.is_empty() => State::Settled,
+            _ if question.records.is_empty() => State::Resolved,
             Answer { authoritative: false, .. } => State::Unanswered,
-            Answer { records, .. } if !records.is_empty() => State::Settled,
+            Answer { records, .. } if !records.is_empty() => State::Resolved,
             Answer { has_others: false, serial: Some(serial), .. } if before == State::AbsentOnce(serial) => {
                 State::AbsentTwice(serial)
             }
@@ -151,7 +151,7 @@ impl Doubts {
         for question in &mut self.questions {
             question.state = match question.state {
                 State::Absent(serial) if is_confirmed(serial) => State::AbsentOnce(serial),
-                State::AbsentTwice(serial) if is_confirmed(serial) => State::Settled,
+                State::AbsentTwice(serial) if is_confirmed(serial) => State::Resolved,
                 State::Absent(_) | State::AbsentTwice(_) => State::Unasked,
                 _ => continue,
             };
@@ -161,10 +161,10 @@ impl Doubts {
     /// Returns what stays: by an answer, and for want of one.
     pub fn finish(self) -> Remaining {
         let Doubts { questions, mut vetoes, vetoed, .. } = self;
-        let unsettled = questions.into_iter().filter(|question| question.state != State::Settled);
-        let unanswered: Vec<Removal> = unsettled.flat_map(|question| question.records).collect();
+        let unresolved = questions.into_iter().filter(|question| question.state != State::Resolved);
+        let unanswered: Vec<Removal> = unresolved.flat_map(|question| question.records).collect();
         unanswered.iter().for_each(|removal| vetoes.insert(removal));
-        Remaining { vetoes, vetoed, unanswered }
+        Remaining { vetoes, vetoed, unanswered, questions: 0 }
     }
 }
 
@@ -172,6 +172,8 @@ impl Doubts {
 #[derive(Debug, Default)]
 pub struct Remaining {
     pub vetoes: Vetoes,
+    /// Questions that were asked, as far as the asker has counted them.
+    pub questions: u64,
     /// Records that the primary said to have.
     pub vetoed: u64,
     /// Records that stay because nobody knows.
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_an_answer_settles_goes() {
+    fn only_what_an_answer_decides_goes() {
         assert_eq!(outcome(answer(&[1], None), 5), (1, 0), "one stays, the other goes");
         assert_eq!(outcome(answer(&[7], None), 5), (0, 0), "both go");
         assert_eq!(outcome(answer(&[1, 2], None), 5), (2, 0));

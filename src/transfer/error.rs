@@ -14,10 +14,13 @@ use wire::serial::Serial;
 use wire::tsig::TsigError;
 
 /// The part of an exchange that took too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Phase {
+    #[error("no connection within connect_timeout")]
     Connect,
+    #[error("no complete message in time")]
     Message,
+    #[error("not complete within total_timeout")]
     Total,
 }
 
@@ -28,7 +31,7 @@ pub enum TransferError {
     Connect(io::Error),
     #[error("cannot send from source_address {0}: {1}")]
     Source(IpAddr, io::Error),
-    #[error("{}", timeout_text(*.0))]
+    #[error("{0}")]
     Timeout(Phase),
     #[error("the primary closed the connection before the transfer was complete")]
     Closed,
@@ -171,15 +174,6 @@ impl From<ClientError> for TransferError {
 /// The error out of its shared box.
 fn copy(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
-}
-
-/// Describes what did not happen in time.
-fn timeout_text(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Connect => "no connection within connect_timeout",
-        Phase::Message => "no complete message in time",
-        Phase::Total => "not complete within total_timeout",
-    }
 }
 
 /// Advice about a primary that does not sign.

@@ -16,9 +16,10 @@ use wire::rr::{self, CLASS_IN, RRset, rtype};
 
 /// What was asked, which every response must fit.
 pub struct Query {
-    id: u16,
-    origin: Name,
-    rtype: u16,
+    pub id: u16,
+    pub origin: Name,
+    /// AXFR for the whole zone (RFC 5936 section 2.1), IXFR for the differences from a version on (RFC 1995 section 3).
+    pub rtype: u16,
 }
 
 /// A record of an answer section.
@@ -31,29 +32,14 @@ pub struct Record<'a> {
     pub is_zone_soa: bool,
 }
 
-/// Whether the records that follow matter.
+/// Whether more records or messages must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    Read,
-    Stop,
+pub enum Progress {
+    More,
+    Done,
 }
 
 impl Query {
-    /// Asks for the whole zone (RFC 5936 section 2.1).
-    pub fn axfr(origin: Name, id: u16) -> Query {
-        Query { id, origin, rtype: rtype::AXFR }
-    }
-
-    /// Asks for the differences from a version on (RFC 1995 section 3).
-    pub fn ixfr(origin: Name, id: u16) -> Query {
-        Query { id, origin, rtype: rtype::IXFR }
-    }
-
-    /// The zone that was asked for.
-    pub fn origin(&self) -> &Name {
-        &self.origin
-    }
-
     /// The message, without the length in front. Differences need the SOA that they are to begin with: it is the first and
     /// only record of the authority section, and a query without it stops CNS (`docs/cns.md` 3).
     ///
@@ -73,7 +59,7 @@ impl Query {
         message: &[u8],
         first: bool,
         scratch: &mut Vec<u8>,
-        mut take: impl FnMut(Record<'_>) -> Result<Next, TransferError>,
+        mut take: impl FnMut(Record<'_>) -> Result<Progress, TransferError>,
     ) -> Result<(), TransferError> {
         let header = Header::read(message).ok_or(TransferError::Malformed("shorter than a header"))?;
         self.check_header(&header)?;
@@ -88,7 +74,7 @@ impl Query {
             // RFC 5936 sections 2.2.4 and 2.2.5: what stands in the other sections is no zone data.
             if record.section == Section::Answer {
                 owner.read(message, record.owner, &self.origin)?;
-                if take(self.read_record(message, record, &owner.name, scratch)?)? == Next::Stop {
+                if take(self.read_record(message, record, &owner.name, scratch)?)? == Progress::Done {
                     return Ok(());
                 }
             }

@@ -1,11 +1,9 @@
 //! The plan of transfers, which the configuration makes and the tasks follow.
 
+use crate::client::Server;
 use std::net::IpAddr;
 use std::time::Duration;
 use wire::name::Name;
-
-/// One primary of a zone.
-use crate::client::Server;
 
 /// Bounds on the timers that a zone's SOA asks for, and how long older serials must last before they are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

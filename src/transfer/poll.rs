@@ -8,8 +8,7 @@
 //!
 //! Cost: one round trip; two sockets at most.
 
-use crate::client::Server;
-use crate::client::{Question, Role, soa_of, to_library};
+use crate::client::{Question, Role, Server, soa_of, to_library};
 use crate::transfer::error::{Phase, TransferError};
 use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::{DNSClass, RecordType};

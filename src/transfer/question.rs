@@ -7,8 +7,7 @@
 //!
 //! RFC 1035 section 4, RFC 6891 section 6, RFC 8945 section 5.
 
-use crate::client::Server;
-use crate::client::{self, exchange_tcp, exchange_udp};
+use crate::client::{self, Server, exchange_tcp, exchange_udp};
 use crate::transfer::doubt::{Answer, Question};
 use crate::zone::Soa;
 use std::time::Duration;
@@ -40,16 +39,13 @@ pub async fn ask(zone: &Name, question: &Question, primary: &Server) -> Option<A
         let response = timeout(PATIENCE, exchange_udp(primary, write(question))).await;
         // Nothing came, or nothing that can be believed.
         let Ok(Ok(response)) = response else { continue };
-        let Some(reply) = read(&response, zone, question) else { continue };
+        let Some(mut reply) = read(&response, zone, question) else { continue };
+        if reply == Reply::Truncated && question.may_use_tcp {
+            let response = timeout(2 * PATIENCE, exchange_tcp(primary, write(question))).await.ok()?.ok()?;
+            reply = read(&response, zone, question)?;
+        }
         return match reply {
             Reply::Answer(answer) => Some(answer),
-            Reply::Truncated if question.may_use_tcp => {
-                let response = timeout(2 * PATIENCE, exchange_tcp(primary, write(question))).await.ok()?.ok()?;
-                match read(&response, zone, question)? {
-                    Reply::Answer(answer) => Some(answer),
-                    Reply::Truncated | Reply::None => None,
-                }
-            }
             Reply::Truncated | Reply::None => None,
         };
     }

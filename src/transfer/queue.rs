@@ -10,7 +10,7 @@
 //! among the primaries, so that those which are away leave places to those which answer. Polls that somebody called for
 //! pass those of timers: of these only one at a time stands in line, the others wait behind it at a gate.
 //!
-//! Questions for records, and the polls that settle what a transfer brought, have queues of their own, too: a version
+//! Questions for records, and the polls that confirm what a transfer brought, have queues of their own, too: a version
 //! waits for their answers, and must not wait for the timers of other zones.
 //!
 //! Invariants: waiting is no failure; a zone with another primary to turn to waits no longer than it would for a
@@ -28,17 +28,17 @@ const MOST_SOCKETS: usize = 256;
 /// Sockets that one poll has at most: each datagram that is sent again has its own.
 pub const SOCKETS_PER_POLL: usize = 3;
 /// Polls of one primary at once. Where UDP does not get through they are connections, which together with those that
-/// settle transfers and the default number of transfers are fewer than the 100 that NSD has.
+/// confirm transfers and the default number of transfers are fewer than the 100 that NSD has.
 const MOST_POLLS_EACH: usize = 64;
 /// The same, however many primaries there are.
 const LEAST_POLLS_EACH: usize = 4;
 
 /// Questions for records on the way to one primary at once.
 const QUESTIONS_EACH: usize = 8;
-/// Polls of one primary at once that settle what a transfer brought.
-const SETTLING_POLLS_EACH: usize = 4;
-/// Sockets that settling what transfers brought has at most for one primary. A question has one at a time.
-pub const SETTLING_SOCKETS_EACH: usize = QUESTIONS_EACH + SOCKETS_PER_POLL * SETTLING_POLLS_EACH;
+/// Polls of one primary at once that confirm what a transfer brought.
+const CONFIRMING_POLLS_EACH: usize = 4;
+/// Sockets that doubts about what transfers brought have at most for one primary. A question has one at a time.
+pub const DOUBT_SOCKETS_EACH: usize = QUESTIONS_EACH + SOCKETS_PER_POLL * CONFIRMING_POLLS_EACH;
 
 /// Polls of one primary at once, by how many primaries there are.
 pub fn polls_at_once(primaries: usize) -> usize {
@@ -50,22 +50,24 @@ pub struct Turns {
     transfers: Arc<Queues>,
     polls: Arc<Queues>,
     questions: Arc<Queues>,
-    settling_polls: Arc<Queues>,
+    confirming_polls: Arc<Queues>,
     polls_at_once: AtomicUsize,
 }
 
-impl Turns {
+impl Default for Turns {
     /// Nobody waits yet. The number of polls at once of one primary is that for a single primary until it is set.
-    pub fn new() -> Turns {
+    fn default() -> Turns {
         Turns {
             transfers: Arc::default(),
             polls: Arc::default(),
             questions: Arc::default(),
-            settling_polls: Arc::default(),
+            confirming_polls: Arc::default(),
             polls_at_once: AtomicUsize::new(polls_at_once(1)),
         }
     }
+}
 
+impl Turns {
     /// Sets how many polls of one primary run at once. It counts for a primary once nobody stands in its queue.
     pub fn set_polls_at_once(&self, polls: usize) {
         self.polls_at_once.store(polls, Relaxed);
@@ -96,15 +98,9 @@ impl Turns {
         self.questions.take(primary, QUESTIONS_EACH).await
     }
 
-    /// Waits until a primary may be polled to settle what a transfer brought.
-    pub async fn settling_poll(&self, primary: SocketAddr) -> Turn {
-        self.settling_polls.take(primary, SETTLING_POLLS_EACH).await
-    }
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        Turns::new()
+    /// Waits until a primary may be polled to confirm what a transfer brought.
+    pub async fn confirming_poll(&self, primary: SocketAddr) -> Turn {
+        self.confirming_polls.take(primary, CONFIRMING_POLLS_EACH).await
     }
 }
 
@@ -210,15 +206,15 @@ mod tests {
         for primaries in 1..=21 {
             assert!(primaries * polls_at_once(primaries) * SOCKETS_PER_POLL <= MOST_SOCKETS, "{primaries}");
         }
-        let (turns, primary, patience) = (Turns::new(), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
+        let (turns, primary, patience) = (Turns::default(), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
         turns.set_polls_at_once(2);
         let transfer = turns.transfer(primary, 1).await;
         let polls = [turns.timer_poll(primary).await, turns.called_poll(primary).await];
         assert!(timeout(patience, turns.timer_poll(primary)).await.is_err());
         assert!(timeout(patience, turns.called_poll(primary)).await.is_err());
         assert!(timeout(patience, turns.transfer(primary, 1)).await.is_err());
-        let settling = async { (turns.question(primary).await, turns.settling_poll(primary).await) };
-        timeout(patience, settling).await.expect("what settles a transfer waits for neither");
+        let doubting = async { (turns.question(primary).await, turns.confirming_poll(primary).await) };
+        timeout(patience, doubting).await.expect("what is asked about a transfer waits for neither");
         drop(polls);
         timeout(patience, turns.timer_poll(primary)).await.expect("a turn");
         drop(transfer);
@@ -227,7 +223,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn polls_that_were_called_for_pass_those_of_timers() {
         let (turns, primary, second) =
-            (Arc::new(Turns::new()), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
+            (Arc::new(Turns::default()), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
         turns.set_polls_at_once(1);
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let begin = |is_called: bool, number: u32| {

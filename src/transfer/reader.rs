@@ -25,20 +25,15 @@
 //!
 //! Cost: O(bytes) in time; in memory the records of a whole zone, or the names that differ.
 
+pub use crate::transfer::message::Progress;
+
 use crate::transfer::error::TransferError;
-use crate::transfer::message::{Next, Query, Record};
+use crate::transfer::message::{Query, Record};
 use crate::zone::{Loader, Mixed, Patched, Patcher, Soa, Vetoes, Zone, ZoneError};
 use std::sync::Arc;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, rtype};
 use wire::serial::Serial;
-
-/// Whether more messages must follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    More,
-    Done,
-}
 
 /// What a complete transfer brought.
 pub enum Received {
@@ -74,32 +69,13 @@ pub struct Changed {
     pub soa: Soa,
     /// The mark of the version that they lead to.
     pub mixed: Mixed,
-    patcher: Patcher,
+    /// The records that are removed and added, on the version that they begin with.
+    pub patcher: Patcher,
     ttl: u32,
     rdata: Box<[u8]>,
 }
 
 impl Changed {
-    /// Number of records removed and added.
-    pub fn changes(&self) -> u64 {
-        self.patcher.changes()
-    }
-
-    /// Whether any record is added.
-    pub fn adds(&self) -> bool {
-        self.patcher.adds()
-    }
-
-    /// Whether that takes long although the changes may be few.
-    pub fn is_long(&self) -> bool {
-        self.patcher.is_long()
-    }
-
-    /// The version that they begin with.
-    pub fn base(&self) -> &Arc<Zone> {
-        self.patcher.base()
-    }
-
     /// Makes the new version, in which records that are vetoed stay. O(records at the names that changed)
     pub fn finish(&self, vetoes: &Vetoes) -> Result<Patched, ZoneError> {
         self.patcher.finish(self.ttl, &self.rdata, self.mixed, vetoes)
@@ -109,13 +85,7 @@ impl Changed {
 /// The reader of one transfer's messages.
 pub struct Reader {
     query: Query,
-    /// The version that differences begin with; none when the whole zone was asked for.
-    base: Option<Arc<Zone>>,
-    /// The version that a whole zone is compared with.
-    present: Option<Arc<Zone>>,
-    /// The base's mark.
-    mixed: Mixed,
-    extent: Extent,
+    versions: Versions,
     stage: Stage,
     first: bool,
     records: u64,
@@ -123,11 +93,13 @@ pub struct Reader {
 }
 
 /// What a reader knows of the zone.
-#[derive(Clone, Copy)]
-struct Versions<'a> {
-    origin: &'a Name,
-    base: Option<&'a Arc<Zone>>,
-    present: Option<&'a Arc<Zone>>,
+struct Versions {
+    /// The version that differences begin with; none when the whole zone was asked for.
+    base: Option<Arc<Zone>>,
+    /// The version that a whole zone is compared with; none for a zone that is not there.
+    present: Option<Arc<Zone>>,
+    origin: Name,
+    /// The base's mark.
     mixed: Mixed,
     extent: Extent,
 }
@@ -256,44 +228,48 @@ impl Steps {
 impl Reader {
     /// Asks for the whole zone.
     pub fn axfr(origin: Name, id: u16) -> Reader {
-        Reader::new(Query::axfr(origin, id), None)
+        Reader::new(Query { id, origin, rtype: rtype::AXFR }, None)
     }
 
     /// Asks for what has changed since `base`.
     pub fn ixfr(base: Arc<Zone>, id: u16) -> Reader {
-        Reader::new(Query::ixfr(base.origin.clone(), id), Some(base.clone())).beside(Some(base))
+        Reader::new(Query { id, origin: base.origin.clone(), rtype: rtype::IXFR }, Some(base))
     }
 
     /// Compares a whole zone on the way with the version that will be given for comparison when it is there.
-    pub fn beside(self, present: Option<Arc<Zone>>) -> Reader {
-        Reader { present, ..self }
+    pub fn beside(mut self, present: Option<Arc<Zone>>) -> Reader {
+        self.versions.present = present;
+        self
     }
 
     /// Removals are in doubt by this mark of the base's.
-    pub fn doubting(self, mixed: Mixed) -> Reader {
-        Reader { mixed, ..self }
+    pub fn doubting(mut self, mixed: Mixed) -> Reader {
+        self.versions.mixed = mixed;
+        self
     }
 
     /// Asks for what happened under our serial as well.
-    pub fn with_same_serial(self) -> Reader {
-        Reader { extent: Extent::SameSerial, ..self }
+    pub fn with_same_serial(mut self) -> Reader {
+        self.versions.extent = Extent::SameSerial;
+        self
     }
 
     /// Reads the opening SOA alone, whatever follows.
-    pub fn with_opening_alone(self) -> Reader {
-        Reader { extent: Extent::Opening, ..self }
+    pub fn with_opening_alone(mut self) -> Reader {
+        self.versions.extent = Extent::Opening;
+        self
     }
 
     /// Waits for the answer to a query.
     fn new(query: Query, base: Option<Arc<Zone>>) -> Reader {
-        let mixed = base.as_ref().map_or(Mixed::No, |base| base.mixed);
-        let (first, stage, scratch, extent) = (true, Stage::Start, Vec::new(), Extent::Newer);
-        Reader { query, base, present: None, mixed, extent, stage, first, records: 0, scratch }
+        let (origin, mixed) = (query.origin.clone(), base.as_ref().map_or(Mixed::No, |base| base.mixed));
+        let versions = Versions { present: base.clone(), base, origin, mixed, extent: Extent::Newer };
+        Reader { query, versions, stage: Stage::Start, first: true, records: 0, scratch: Vec::new() }
     }
 
     /// The query to send.
     pub fn write_query(&self) -> Vec<u8> {
-        self.query.write(self.base.as_deref().map(|zone| &**zone.soa_rrset()))
+        self.query.write(self.versions.base.as_deref().map(|zone| &**zone.soa_rrset()))
     }
 
     /// Number of records taken so far.
@@ -323,7 +299,7 @@ impl Reader {
     /// Whether all that has come to a question for differences is a newer SOA. More may follow in another message, or
     /// nothing: over UDP that would be the answer "too long, ask over TCP" (RFC 1995 section 2).
     pub fn has_lone_soa(&self) -> bool {
-        self.base.is_some() && matches!(self.stage, Stage::Opened(_))
+        self.versions.base.is_some() && matches!(self.stage, Stage::Opened(_))
     }
 
     /// Takes the next message.
@@ -348,39 +324,36 @@ impl Reader {
         if matches!(self.stage, Stage::Failed | Stage::Complete(_)) {
             return Err(TransferError::Closed);
         }
-        let (stage, records) = (&mut self.stage, &mut self.records);
-        let versions = Versions {
-            origin: self.query.origin(),
-            base: self.base.as_ref(),
-            present: self.present.as_ref(),
-            mixed: self.mixed,
-            extent: self.extent,
-        };
         self.query.read(message, self.first, &mut self.scratch, |record| {
-            *records += 1;
-            stage.take(record, versions)
+            self.records += 1;
+            self.stage.take(record, &self.versions)
         })?;
         self.first = false;
-        self.stage = std::mem::replace(&mut self.stage, Stage::Failed).end_message(versions);
+        self.stage = std::mem::replace(&mut self.stage, Stage::Failed).end_message(&self.versions);
         Ok(if matches!(self.stage, Stage::Complete(_)) { Progress::Done } else { Progress::More })
     }
 }
 
 impl Stage {
+    /// All is there that is wanted behind an SOA.
+    fn not_newer(soa: Soa) -> Stage {
+        Stage::Complete(Box::new(Received::NotNewer(soa)))
+    }
+
     /// Takes one record, and goes on to the stage that it leads to.
-    fn take(&mut self, record: Record<'_>, versions: Versions<'_>) -> Result<Next, TransferError> {
+    fn take(&mut self, record: Record<'_>, versions: &Versions) -> Result<Progress, TransferError> {
         if record.is_zone_soa {
             let soa = Soa::from_rdata(record.rdata).ok_or(TransferError::Malformed("the SOA is too short"))?;
             *self = std::mem::replace(self, Stage::Failed).take_soa(&record, soa, versions)?;
             let stop = matches!(self, Stage::Complete(received) if matches!(**received, Received::NotNewer(_)));
-            return Ok(if stop { Next::Stop } else { Next::Read });
+            return Ok(if stop { Progress::Done } else { Progress::More });
         }
         if let Stage::Opened(opening) = self
             && versions.is_ours(opening.soa.serial)
         {
             // The whole zone follows, which is here.
-            *self = Stage::Complete(Box::new(Received::NotNewer(opening.soa)));
-            return Ok(Next::Stop);
+            *self = Stage::not_newer(opening.soa);
+            return Ok(Progress::Done);
         }
         match self {
             Stage::Full(_, loader) => loader.push(record.owner, record.rtype, record.ttl, record.rdata),
@@ -395,46 +368,39 @@ impl Stage {
             Stage::Start => return Err(TransferError::Malformed("the first record is not the zone's SOA")),
             Stage::Complete(_) | Stage::Failed => return Err(BEHIND_THE_END),
         }
-        Ok(Next::Read)
+        Ok(Progress::More)
     }
 
     /// Looks at what a message ends with. An answer to the question for what happened under our serial that has no more
     /// than an SOA says that nothing did.
-    fn end_message(self, versions: Versions<'_>) -> Stage {
+    fn end_message(self, versions: &Versions) -> Stage {
         match self {
-            Stage::Opened(opening) if versions.is_ours(opening.soa.serial) => {
-                Stage::Complete(Box::new(Received::NotNewer(opening.soa)))
-            }
+            Stage::Opened(opening) if versions.is_ours(opening.soa.serial) => Stage::not_newer(opening.soa),
             Stage::Steps(opening, steps) if versions.is_ours(opening.soa.serial) && steps.is_empty() => {
-                Stage::Complete(Box::new(Received::NotNewer(opening.soa)))
+                Stage::not_newer(opening.soa)
             }
             Stage::Steps(opening, steps) if steps.closing => {
                 let (Opening { soa, ttl, rdata, .. }, Steps { mut patcher, mixed, beyond, .. }) = (opening, *steps);
                 if let Some(changes) = beyond {
                     patcher.truncate(changes);
                 }
-                Stage::Complete(Box::new(Received::Changed(Changed {
-                    soa,
-                    mixed: mixed.at(soa.serial),
-                    patcher,
-                    ttl,
-                    rdata,
-                })))
+                let mixed = mixed.at(soa.serial);
+                Stage::Complete(Box::new(Received::Changed(Changed { soa, mixed, patcher, ttl, rdata })))
             }
             other => other,
         }
     }
 
     /// Takes the zone's SOA: it opens the answer, divides it, or closes it.
-    fn take_soa(self, record: &Record<'_>, soa: Soa, versions: Versions<'_>) -> Result<Stage, TransferError> {
-        let base = versions.base;
+    fn take_soa(self, record: &Record<'_>, soa: Soa, versions: &Versions) -> Result<Stage, TransferError> {
+        let base = versions.base.as_ref();
         match self {
             Stage::Start => {
                 // At the undefined distance neither is newer (RFC 1982 section 3.2); then the whole zone may follow.
                 let not_newer = |ours: Serial| !soa.serial.newer_than(ours) && !soa.serial.undefined_against(ours);
                 let is_enough = base.is_some_and(|base| not_newer(base.soa.serial)) && !versions.is_ours(soa.serial);
                 if is_enough || versions.extent == Extent::Opening {
-                    return Ok(Stage::Complete(Box::new(Received::NotNewer(soa))));
+                    return Ok(Stage::not_newer(soa));
                 }
                 let (owner, ttl, rdata) = (*record.owner, record.ttl, record.rdata.into());
                 Ok(Stage::Opened(Opening { soa, owner, ttl, rdata }))
@@ -450,10 +416,10 @@ impl Stage {
                 }
                 _ => {
                     let loader = opening.load(versions);
-                    opening.close(record, soa, |opening| Received::Full(opening.soa, loader))
+                    opening.close(record, soa, loader)
                 }
             },
-            Stage::Full(opening, loader) => opening.close(record, soa, |opening| Received::Full(opening.soa, *loader)),
+            Stage::Full(opening, loader) => opening.close(record, soa, *loader),
             Stage::Steps(opening, mut steps) => {
                 steps.take_soa(&opening, record, soa.serial)?;
                 Ok(Stage::Steps(opening, steps))
@@ -463,10 +429,10 @@ impl Stage {
     }
 }
 
-impl Versions<'_> {
+impl Versions {
     /// Whether what happened under a serial is asked for, although it is ours.
     fn is_ours(&self, serial: Serial) -> bool {
-        self.extent == Extent::SameSerial && self.base.is_some_and(|base| base.soa.serial == serial)
+        self.extent == Extent::SameSerial && self.base.as_ref().is_some_and(|base| base.soa.serial == serial)
     }
 }
 
@@ -475,22 +441,17 @@ const BEHIND_THE_END: TransferError = TransferError::Malformed("records behind t
 
 impl Opening {
     /// Begins the whole zone.
-    fn load(&self, versions: Versions<'_>) -> Loader {
+    fn load(&self, versions: &Versions) -> Loader {
         let new = || Loader::new(versions.origin.clone());
-        let mut loader = versions.present.cloned().map_or_else(new, Loader::against);
+        let mut loader = versions.present.clone().map_or_else(new, Loader::against);
         loader.push(&self.owner, rtype::SOA, self.ttl, &self.rdata);
         loader
     }
 
-    /// Ends the answer with its closing SOA.
-    fn close(
-        self,
-        record: &Record<'_>,
-        soa: Soa,
-        finish: impl FnOnce(Opening) -> Received,
-    ) -> Result<Stage, TransferError> {
+    /// Ends the whole zone with its closing SOA.
+    fn close(self, record: &Record<'_>, soa: Soa, loader: Loader) -> Result<Stage, TransferError> {
         self.check_end(record, soa.serial)?;
-        Ok(Stage::Complete(Box::new(finish(self))))
+        Ok(Stage::Complete(Box::new(Received::Full(self.soa, loader))))
     }
 
     /// Checks the SOA at the end.
@@ -503,7 +464,5 @@ impl Opening {
     }
 }
 
-#[cfg(test)]
-mod differences;
 #[cfg(test)]
 pub mod tests;

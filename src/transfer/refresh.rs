@@ -11,10 +11,10 @@
 //!   them.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a
-//! zone that is valid, while no version is held back. Once the differences together are as large as a whole zone may
+//! zone that is valid, while no version waits for confirmation. Once the differences together are as large as a whole zone may
 //! be, one is transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences,
 //! the same primary is asked for the whole zone at once. Where memory has no room for them see `changes`. Removals in
-//! doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because
+//! doubt are resolved by asking for records, in `inquiry`. A held version is confirmed by the whole zone only, because
 //! differences that agree with a version that was never adopted would prove nothing.
 //!
 //! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published;
@@ -31,31 +31,30 @@ mod turns;
 mod unheard;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
-use crate::publish::{Publisher, State};
+use crate::client::random_id;
+use crate::publish::State;
 use crate::source::requests::Call;
-use crate::source::shell::Facilities;
-use crate::source::{News, Update, WakeKind};
+use crate::source::{News, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
+use crate::transfer::doubt::Remaining;
 use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::Manner;
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::{Turn, Turns};
-use crate::transfer::reader::Received;
+use crate::transfer::reader::{Reader, Received};
 use crate::transfer::recourse::Recourse;
 use crate::transfer::serial_regression::{Answers, Regression};
-use crate::transfer::settle::{self, Settled};
 use crate::transfer::silence::{Cause, Ears};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
-use crate::transfer::{Shared, poll, timers};
+use crate::transfer::{Shared, inquiry, poll, timers};
 use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use wire::name::Name;
@@ -67,8 +66,6 @@ const MOST_COPIES: usize = 3;
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: Arc<ZonePlan>,
-    updates: mpsc::Sender<Update>,
-    publisher: Arc<Publisher>,
     turns: Arc<Turns>,
     budget: Arc<Budget>,
     accounts: Accounts,
@@ -135,17 +132,14 @@ struct Ours {
 impl Task {
     /// A task that has not begun.
     pub(super) fn new(shared: Arc<Shared>) -> Task {
-        let Facilities { updates, publisher, budget, .. } = shared.facilities.clone();
         let (plan, common) = (shared.plan.clone(), &shared.own.common);
         Task {
             ears: Ears::new(&plan.primaries, plan.timers.refresh_min, &common.silences),
             accounts: Accounts::new(shared.clone()),
             manners: vec![Manner::default(); plan.primaries.len()],
             plan,
-            updates,
-            publisher,
             turns: common.turns.clone(),
-            budget,
+            budget: shared.facilities.budget.clone(),
             shared,
             guard: Guard::default(),
             good: 0,
@@ -231,7 +225,7 @@ impl Task {
             }
             tokio::select! {
                 () = self.shared.inbox.rung() => {}
-                () = self.updates.closed() => return None,
+                () = self.shared.facilities.updates.closed() => return None,
                 () = sleep_until(begin) => {}
                 () = self.ears.rung(self.good), if self.failures == 0 && self.guard.held().is_none() => {
                     let (now, soa) = (Instant::now(), self.ours().base.map(|zone| zone.soa));
@@ -272,22 +266,19 @@ impl Task {
         self.ears.note_poll(index, &announced);
         self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
-        if ours.serial != Some(theirs) {
-            if let Some(base) = self.base_of_differences(index, theirs, ours)
-                && let Some(outcome) = self.transfer_changes(index, base, theirs).await?
-            {
-                return Ok(outcome);
-            }
-            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(WakeKind::Refresh) }).await;
-        }
-        if let Some(base) = self.base_of_twin(index, theirs, ours) {
+        let is_current = ours.serial == Some(theirs);
+        if let Some(base) = self.base_of_differences(index, theirs, ours) {
             match self.transfer_changes(index, base, theirs).await {
                 Ok(Some(outcome)) => return Ok(outcome),
                 Ok(None) => {}
                 // The zone is current all the same, which the poll has confirmed; what else there is is asked for
                 // again.
-                Err(_) => self.twin.note_change(Instant::now()),
+                Err(_) if is_current => self.twin.note_change(Instant::now()),
+                Err(error) => return Err(error),
             }
+        }
+        if !is_current {
+            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(WakeKind::Refresh) }).await;
         }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
         debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
@@ -317,22 +308,17 @@ impl Task {
         }
     }
 
-    /// The version that differences may be put on, if this primary is to be asked for them.
-    fn base_of_differences(&self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
-        // At the undefined distance no differences can lead from ours to theirs (RFC 1982 section 3.2).
-        let wanted = self.plan.ixfr
-            && ours.serial.is_some_and(|ours| theirs.newer_than(ours))
-            && self.guard.held().is_none()
-            && self.differences <= self.plan.limits.max_bytes
-            && self.manners[index].may_ask(Instant::now());
-        ours.base.filter(|_| wanted)
-    }
-
-    /// The version of which the primary is to be asked what else happened under its serial, if it is time for that.
-    fn base_of_twin(&mut self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
-        let now = Instant::now();
-        let wanted = self.plan.ixfr && ours.serial == Some(theirs) && self.guard.held().is_none();
-        let wanted = wanted && self.manners[index].may_ask(now) && self.twin.take(self.asked, now);
+    /// The version that differences may be put on, if this primary is to be asked for them, or for what else happened
+    /// under our serial.
+    fn base_of_differences(&mut self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
+        let (serial, now) = (ours.serial?, Instant::now());
+        let may_ask = self.plan.ixfr && self.guard.held().is_none() && self.manners[index].may_ask(now);
+        let wanted = if serial == theirs {
+            may_ask && self.twin.take(self.asked, now)
+        } else {
+            // At the undefined distance no differences can lead from ours to theirs (RFC 1982 section 3.2).
+            may_ask && theirs.newer_than(serial) && self.differences <= self.plan.limits.max_bytes
+        };
         ours.base.filter(|_| wanted)
     }
 
@@ -350,10 +336,10 @@ impl Task {
         }
         let (candidate, claim, heard) = self.accounts.note(index, Kind::Axfr, copy)?;
         let base = candidate.ours.base.clone();
-        let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+        let outcome = self.adopt(index, aim.kind, candidate, heard).await?;
         // What is still served has been replaced by nothing.
         if !self.serves(base.as_ref()) {
-            claim.settle(base);
+            claim.note_published(base);
         }
         Ok(outcome)
     }
@@ -364,9 +350,9 @@ impl Task {
         let heard = Instant::now();
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
-        let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
-        let (zone, tally) = (&self.plan.origin, &self.shared.own.tally);
-        let fetched = connection::fetch_zone(zone, base, primary, limits, tally, &claim).await;
+        let (primary, limits, tally) = (&self.plan.primaries[index], &self.plan.limits, &self.shared.own.tally);
+        let reader = Reader::axfr(self.plan.origin.clone(), random_id()).beside(base);
+        let fetched = connection::fetch(reader, primary, limits, tally, &claim).await;
         drop(turn);
         self.waited += heard.elapsed();
         let (received, traffic) = fetched?;
@@ -393,31 +379,31 @@ impl Task {
             _ => {}
         }
         let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
-        let (mut settled, mut has_moved) = (Settled::default(), false);
+        let (mut remaining, mut has_moved) = (Remaining::default(), false);
         let (kind, version) = match received {
             // What the poll announced must be somewhere; the whole zone tells. So it does when ours expired meanwhile.
             Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => {
-                let end = settle::ask_end(&self.plan, index, &self.turns).await;
+                let end = inquiry::ask_end(&self.plan, index, &self.turns).await;
                 let mixed = Mixed::after_copy(serial, end);
                 has_moved = end != Some(serial);
                 (Kind::Axfr, Some(Version::load(loader, ours.base.clone(), mixed).await?))
             }
             Received::Changed(changed) => {
                 let primary = &self.plan.primaries[index];
-                let (version, done) =
-                    settle::settle(changed, primary, self.plan.limits.max_records, &self.turns).await?;
-                settled = done;
+                let version;
+                (version, remaining) =
+                    inquiry::resolve(changed, primary, self.plan.limits.max_records, &self.turns).await?;
                 (Kind::Ixfr, Some(version))
             }
         };
-        Ok(Candidate { kind, serial, traffic, ours, version, settled, has_moved })
+        Ok(Candidate { kind, serial, traffic, ours, version, remaining, has_moved })
     }
 
-    /// Adopts a version, if it is to be adopted.
-    async fn settle(
+    /// Adopts a version, unless it has to wait.
+    async fn adopt(
         &mut self,
         index: usize,
         wake: WakeKind,
@@ -496,10 +482,10 @@ impl Task {
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
     async fn send(&self, news: News, heard: Instant) -> bool {
-        let (published, done) = oneshot::channel();
-        let zone = self.plan.zone.clone();
-        let update = Update { zone, news, refreshed: heard.into_std(), published: Some(published) };
-        self.updates.send(update).await.is_ok() && done.await.is_ok()
+        match self.shared.facilities.send(&self.plan.zone, news, heard).await {
+            Some(published) => published.await.is_ok(),
+            None => false,
+        }
     }
 
     /// Returns true if a version, or none, is still what is served.
@@ -510,7 +496,7 @@ impl Task {
 
     /// The served version as it stands now.
     fn ours(&self) -> Ours {
-        let published = self.publisher.load();
+        let published = self.shared.facilities.publisher.load();
         let served = published.get(&self.plan.zone);
         let base = served.and_then(|served| served.zone.clone());
         // An expired zone takes what it can get.
@@ -522,12 +508,11 @@ impl Task {
     fn note_end_of_refresh(&self, delay: Duration) {
         let held = self.guard.held().map(HeldStatus::from);
         let regression = self.regression_status();
-        self.accounts.note_held(held.is_some());
-        self.accounts.note_regression(regression.is_some());
+        self.accounts.note_waiting(held.is_some(), regression.is_some());
         let mut status = self.shared.status();
         status.turn_to(Activity::Idle);
         status.failures = self.failures;
-        status.older_answers = self.regression.older().map_or(0, |older| older.rounds);
+        status.older_answers = self.regression.older.map_or(0, |older| older.rounds);
         status.regression = regression;
         status.next_refresh = Some(unix_after(delay));
         status.held = held;
@@ -544,7 +529,7 @@ struct Candidate {
     /// None when ours is as new.
     version: Option<Version>,
     /// Account of removals in doubt.
-    settled: Settled,
+    remaining: Remaining,
     /// The primary had another serial at the end of a copy than at its beginning, or none.
     has_moved: bool,
 }

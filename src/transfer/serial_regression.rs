@@ -68,30 +68,23 @@ impl Older {
 
 /// For how long the answers have been older.
 #[derive(Default)]
-pub struct Regression(Option<Older>);
+pub struct Regression {
+    /// What was seen, while every answer is older.
+    pub older: Option<Older>,
+}
 
 impl Regression {
-    /// Returns what was seen, while every answer is older.
-    pub fn older(&self) -> Option<&Older> {
-        self.0.as_ref()
-    }
-
-    /// Forgets what was seen.
-    pub fn clear(&mut self) {
-        self.0 = None;
-    }
-
     /// Counts a refresh of so many primaries at which none was good, if the last one that counts is as long ago as
     /// `pause`. Gives what was seen so far, when this refresh has shown it once more.
     pub fn count(&mut self, answers: &Answers, primaries: usize, pause: Duration, now: Instant) -> Option<Older> {
         if answers.others > 0 {
-            self.clear();
+            self.older = None;
             return None;
         }
         // Silence says nothing either way.
         let (serial, primary) = answers.newest?;
         let is_partial = answers.older < primaries;
-        let older = match self.0 {
+        let older = match self.older {
             None => Older { serial, primary, rounds: 1, since: now, counted: now, is_partial },
             Some(before) if now.duration_since(before.counted) < pause => {
                 Older { serial, primary, is_partial, ..before }
@@ -101,8 +94,8 @@ impl Regression {
                 Older { serial, primary, rounds, counted: now, is_partial, ..before }
             }
         };
-        self.0 = Some(older);
-        Some(older)
+        self.older = Some(older);
+        self.older
     }
 }
 
@@ -130,7 +123,7 @@ mod tests {
         assert!(!second.has_lasted(WAIT, now + 2 * WAIT), "two rounds only");
         let third = regression.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT + PAUSE).unwrap();
         assert!(third.has_lasted(WAIT, now + 2 * WAIT + PAUSE));
-        regression.clear();
+        regression.older = None;
         for round in 0..100 {
             let seen = regression.count(&older(&[(0, 4)]), 1, PAUSE, now + round * PAUSE).unwrap();
             assert!(!seen.has_lasted(WAIT, now + round * PAUSE), "{round}");
@@ -144,9 +137,9 @@ mod tests {
         both.note_other();
         regression.count(&older(&[(0, 4)]), 2, PAUSE, now);
         assert_eq!(regression.count(&Answers::default(), 2, PAUSE, now + PAUSE), None);
-        assert_eq!(regression.older().map(|older| (older.rounds, older.since)), Some((1, now)));
+        assert_eq!(regression.older.map(|older| (older.rounds, older.since)), Some((1, now)));
         regression.count(&both, 2, PAUSE, now + PAUSE);
-        assert_eq!(regression.older(), None);
+        assert_eq!(regression.older, None);
     }
 
     #[test]

@@ -106,11 +106,7 @@ impl Default for Times {
 type Pair = (SocketAddr, Option<IpAddr>);
 
 /// Assumptions about all addresses.
-#[derive(Clone)]
-pub struct Silences(Arc<Known>);
-
-/// The addresses.
-struct Known {
+pub struct Silences {
     times: Times,
     metrics: Arc<Metrics>,
     pairs: Mutex<HashMap<Pair, Arc<Silence>>>,
@@ -118,30 +114,28 @@ struct Known {
 
 impl Silences {
     /// Knows no address yet, and begins to look at the clock. Must be called within a tokio runtime.
-    pub fn start(times: Times, metrics: Arc<Metrics>) -> Silences {
-        let known = Arc::new(Known { times, metrics, pairs: Mutex::default() });
-        tokio::spawn(watch_clock(Arc::downgrade(&known)));
-        Silences(known)
+    pub fn start(times: Times, metrics: Arc<Metrics>) -> Arc<Silences> {
+        let silences = Arc::new(Silences { times, metrics, pairs: Mutex::default() });
+        tokio::spawn(watch_clock(Arc::downgrade(&silences)));
+        silences
     }
 
     /// Returns the assumptions about a primary; silence, if it was not known before.
     pub fn of(&self, primary: &Server) -> Arc<Silence> {
-        let new = || Arc::new(Silence::assumed(self.0.times, Instant::now()));
-        self.0.pairs().entry((primary.address, primary.source)).or_insert_with(new).clone()
+        let new = || Arc::new(Silence::assumed(self.times, Instant::now()));
+        self.pairs().entry((primary.address, primary.source)).or_insert_with(new).clone()
     }
 
     /// Forgets the addresses that no zone has any more.
     pub fn forget_unused(&self) {
-        let mut pairs = self.0.pairs();
+        let mut pairs = self.pairs();
         let unused = pairs.extract_if(|_, silence| Arc::strong_count(silence) == 1);
         let gone: Vec<SocketAddr> = unused.map(|((address, _), _)| address).collect();
         for address in gone.iter().filter(|gone| !pairs.keys().any(|(address, _)| address == *gone)) {
-            self.0.metrics.forget_silence(&address.to_string());
+            self.metrics.forget_silence(&address.to_string());
         }
     }
-}
 
-impl Known {
     /// The addresses, for a moment.
     fn pairs(&self) -> MutexGuard<'_, HashMap<Pair, Arc<Silence>>> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -164,17 +158,17 @@ impl Known {
 
 /// Notices when nothing ran for a while, by both clocks: that of the process stops with the machine, the other one does
 /// not.
-async fn watch_clock(known: Weak<Known>) {
+async fn watch_clock(silences: Weak<Silences>) {
     loop {
         let (begun, wall) = (Instant::now(), SystemTime::now());
         tokio::time::sleep(LOOK).await;
-        let Some(known) = known.upgrade() else { return };
+        let Some(silences) = silences.upgrade() else { return };
         let gap = wall.elapsed().unwrap_or_default().max(begun.elapsed());
-        known.show(Instant::now());
-        if gap > known.times.outage {
+        silences.show(Instant::now());
+        if gap > silences.times.outage {
             info!(seconds = gap.as_secs(), "nothing ran for a while; CNS may have stopped announcing changes");
             let now = Instant::now();
-            known.pairs().values().for_each(|silence| silence.assume_after_standstill(now));
+            silences.pairs().values().for_each(|silence| silence.assume_after_standstill(now));
         }
     }
 }
@@ -231,21 +225,16 @@ impl Silence {
 
     /// Assumes silence from now on.
     fn assume(&self, now: Instant) {
-        self.begin(now, false);
-    }
-
-    /// Assumes silence because nothing ran for a while.
-    fn assume_after_standstill(&self, now: Instant) {
-        self.begin(now, true);
-    }
-
-    /// Assumes silence from now on. What is heard says nothing yet where it may have come before.
-    fn begin(&self, now: Instant, is_late: bool) {
         let mut state = self.state();
-        state.is_late |= is_late;
         (state.owed, state.until) = (Some(now), Some(now + self.times.window));
         drop(state);
         self.bell.send_replace(());
+    }
+
+    /// Assumes silence because nothing ran for a while. What is heard says nothing yet: it may have come before.
+    fn assume_after_standstill(&self, now: Instant) {
+        self.state().is_late = true;
+        self.assume(now);
     }
 
     /// Takes a NOTIFY: there is no silence, unless it is an old one.
@@ -333,7 +322,7 @@ impl Silence {
 }
 
 /// Cause of a transfer, and what was there before. Nobody announces what comes under the serial that was there, and
-/// what was held back may have been announced when it came first.
+/// what had to wait may have been announced when it came first.
 #[derive(Clone, Copy)]
 pub(super) struct Cause {
     pub before: Option<Serial>,

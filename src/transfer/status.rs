@@ -16,9 +16,10 @@ use wire::name::Name;
 use wire::serial::Serial;
 
 /// Activity of the zone's task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
+    #[default]
     Idle,
     Polling,
     /// Waiting until the primary has fewer of our polls or transfers under way.
@@ -132,7 +133,7 @@ pub struct TransferNote {
 }
 
 /// Status of one zone's way in.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Status {
     pub zone: Name,
     pub activity: Activity,
@@ -167,19 +168,7 @@ impl Status {
             silence: None,
             reason: None,
         });
-        Status {
-            zone: plan.zone.clone(),
-            activity: Activity::Idle,
-            running: None,
-            primaries: primaries.collect(),
-            failures: 0,
-            next_refresh: None,
-            held: None,
-            doubts: DoubtStatus::default(),
-            older_answers: 0,
-            regression: None,
-            transfers: VecDeque::new(),
-        }
+        Status { zone: plan.zone.clone(), primaries: primaries.collect(), ..Status::default() }
     }
 
     /// Goes on to what the zone's task does next.

@@ -40,8 +40,8 @@ impl Version {
     /// Puts differences on the version that they were asked for; records that are vetoed stay. O(records at the names
     /// that changed)
     pub async fn patch(changed: Arc<Changed>, vetoes: Vetoes, max_records: u64) -> Result<Version, TransferError> {
-        let adds = changed.adds();
-        let patched = if changed.is_long() || changed.changes() > MANY_CHANGES {
+        let adds = changed.patcher.adds();
+        let patched = if changed.patcher.is_long() || changed.patcher.changes() > MANY_CHANGES {
             let patch = move || changed.finish(&vetoes);
             tokio::task::spawn_blocking(patch).await.map_err(|_| TransferError::Stopped)??
         } else {

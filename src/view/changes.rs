@@ -99,11 +99,8 @@ impl ReloadChanges {
             ("the log keeps its format until the next start", happened(self.log_format)),
             ("the state folder stays what it is until the next start", happened(self.state_folder)),
         ];
-        let mut lines = String::new();
-        for (what, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
-            lines.push_str(format!("{what} {list}").trim_end());
-            lines.push('\n');
-        }
+        let told = lists.iter().filter(|(_, list)| !list.is_empty());
+        let lines: String = told.map(|(what, list)| format!("{what} {list}").trim_end().to_owned() + "\n").collect();
         if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
     }
 }

@@ -3,7 +3,7 @@
 //! Cost: O(rows × columns).
 
 use super::page::parts::{Cell, Mark, ago, ahead, number, serial, when, zone_link};
-use super::text::{format_seconds, moment, write_table};
+use super::text::{self, moment, or_dash, write_table};
 use askama::filters::HtmlSafe;
 use std::fmt::{self, Display, Formatter, Write};
 use wire::name::Name;
@@ -42,13 +42,11 @@ impl Value {
         match self {
             Value::Name(name) => name.to_string(),
             Value::Mark(mark) => mark.text,
-            Value::Serial(serial) => serial.map_or("-".to_owned(), |serial| serial.to_string()),
+            Value::Serial(serial) => or_dash(serial),
             Value::Number(number) => number.to_string(),
             Value::At(at) => moment(at),
-            Value::Ago(seconds) => seconds.map_or("-".to_owned(), |seconds| format_seconds(seconds) + " ago"),
-            Value::Ahead(seconds) => {
-                seconds.map_or("-".to_owned(), |seconds| "in ".to_owned() + &format_seconds(seconds))
-            }
+            Value::Ago(seconds) => text::ago(seconds),
+            Value::Ahead(seconds) => text::ahead(seconds),
             Value::Text(text) => text,
             Value::Html(_) => String::new(),
         }
@@ -64,7 +62,7 @@ impl Value {
             Value::At(at) => when(at, now),
             Value::Ago(seconds) => ago(seconds, now),
             Value::Ahead(seconds) => ahead(seconds, now),
-            Value::Text(text) => Cell::escaped(&text),
+            Value::Text(text) => Cell::text(&text),
             Value::Html(cell) => cell,
         }
     }
@@ -107,6 +105,11 @@ impl<T> Column<T> {
     /// A column of pages alone, of text that may be long.
     pub fn remark(title: &'static str, class: &'static str, value: fn(&T) -> Value) -> Column<T> {
         Column { cells: "remark", ..Column::page(title, class, value) }
+    }
+
+    /// A column of pages alone, of RDATA.
+    pub fn data(title: &'static str, value: fn(&T) -> Value) -> Column<T> {
+        Column { cells: "data", ..Column::page(title, "", value) }
     }
 }
 

@@ -10,14 +10,16 @@
 
 use super::Handle;
 use super::handle::read_zone;
+use super::text::RecordText;
 use crate::control::Reply;
 use crate::publish::Served;
 use crate::zone::{Block, Delta, Editor, History, Record, Zone};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write;
 use wire::name::{Name, NameBuf, fmt_wire};
-use wire::rr::{RdataText, TypeName, rtype};
+use wire::rr::rtype;
 use wire::serial::Serial;
 
 /// Records that JSON lists at most: each takes hundreds of octets there, and text has them all.
@@ -109,8 +111,6 @@ impl Changes {
         let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
         let (removed, added): (Vec<RecordDiff>, Vec<RecordDiff>) =
             self.iter().take(limit).partition(|change| change.sign == '-');
-        let [removed, added] =
-            [removed, added].map(|side| side.iter().map(RecordDiff::to_json).collect::<Vec<Value>>());
         json!({
             "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added, "more": more,
         })
@@ -174,16 +174,20 @@ fn name_serials(history: &History, present: Serial) -> String {
 //--- Changes ---
 
 /// A record that came or went.
+#[derive(Serialize)]
 pub struct RecordDiff {
     /// `+` or `-`.
+    #[serde(skip)]
     pub sign: char,
     /// Owner name, for sorting.
+    #[serde(skip)]
     name: Name,
+    #[serde(rename = "name")]
     owner: String,
-    ttl: u32,
+    #[serde(skip)]
     rtype: u16,
-    /// RDATA as zone files have it.
-    data: String,
+    #[serde(flatten)]
+    text: RecordText,
 }
 
 impl RecordDiff {
@@ -192,18 +196,13 @@ impl RecordDiff {
         let mut owner = String::new();
         fmt_wire(record.owner, &mut owner).ok()?;
         let name = NameBuf::from_wire(record.owner).ok()?.to_name();
-        let data = RdataText(record.rtype, record.rdata).to_string();
-        Some(RecordDiff { sign, name, owner, ttl: record.ttl, rtype: record.rtype, data })
+        let text = RecordText::new(record.rtype, record.ttl, record.rdata);
+        Some(RecordDiff { sign, name, owner, rtype: record.rtype, text })
     }
 
     /// The record as a line of a zone file.
     pub fn line(&self) -> String {
-        format!("{} {} IN {} {}", self.owner, self.ttl, TypeName(self.rtype), self.data)
-    }
-
-    /// The record for programs.
-    pub fn to_json(&self) -> Value {
-        json!({ "name": self.owner, "ttl": self.ttl, "type": TypeName(self.rtype).to_string(), "data": self.data })
+        format!("{} {} IN {} {}", self.owner, self.text.ttl, self.text.rtype, self.text.data)
     }
 
     /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one

@@ -7,14 +7,15 @@
 //! Cost: O(changes of the versions that are listed), for a name O(octets of the history).
 
 use super::diff::RecordDiff;
-use super::text::{moment, write_table};
+use super::text::{describe_version, moment, or_dash, write_table};
 use crate::control::Reply;
 use crate::metrics::unix_seconds;
 use crate::publish::{Published, Served};
 use crate::zone::{Block, Cause, HistoryStep};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt::Write;
+use std::sync::Arc;
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -97,8 +98,7 @@ impl Versions {
     /// Describes the versions as a table.
     fn describe(&self) -> String {
         let mut text = String::new();
-        let serial = self.serial.map_or("-".into(), |serial| serial.to_string());
-        _ = writeln!(text, "{} serial {serial}", self.zone);
+        _ = writeln!(text, "{} serial {}", self.zone, or_dash(self.serial));
         if !self.versions.is_empty() {
             let mut rows = vec![["SERIAL", "WHEN", "NAMES", "REMOVED", "ADDED", "CAUSE"].map(str::to_owned)];
             rows.extend(self.versions.iter().map(Version::cells));
@@ -108,8 +108,7 @@ impl Versions {
             _ = writeln!(text, "{} older ones; --limit shows more", self.more);
         }
         if let Some(oldest) = self.oldest {
-            let at = self.oldest_at.map_or(String::new(), |at| format!(" of {}", moment(Some(at))));
-            _ = writeln!(text, "the history begins with version {oldest}{at}");
+            _ = writeln!(text, "the history begins with {}", describe_version(oldest, self.oldest_at));
         }
         text
     }
@@ -125,15 +124,8 @@ struct NameChange {
     at: Option<i64>,
     causes: Vec<Cause>,
     cause: String,
-    #[serde(serialize_with = "write_changes")]
     removed: Vec<RecordDiff>,
-    #[serde(serialize_with = "write_changes")]
     added: Vec<RecordDiff>,
-}
-
-/// Writes records for programs.
-fn write_changes<S: Serializer>(changes: &[RecordDiff], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(changes.iter().map(RecordDiff::to_json))
 }
 
 /// Changes of a name, in all versions that the history reaches.
@@ -179,10 +171,8 @@ impl NameHistory {
         let mut text = format!("{} in {}\n", self.name, self.zone);
         for change in &self.changes {
             _ = writeln!(text, "version {} {} {}", change.serial, moment(change.at), change.cause);
-            for (sign, record) in
-                change.removed.iter().map(|record| ('-', record)).chain(change.added.iter().map(|record| ('+', record)))
-            {
-                _ = writeln!(text, "{sign}{}", record.line());
+            for record in change.removed.iter().chain(&change.added) {
+                _ = writeln!(text, "{}{}", record.sign, record.line());
             }
         }
         if self.more > 0 {
@@ -190,8 +180,8 @@ impl NameHistory {
         }
         if let Some(oldest) = self.oldest {
             let none = if self.changes.is_empty() { "no change" } else { "nothing else" };
-            let at = self.oldest_at.map_or(String::new(), |at| format!(" of {}", moment(Some(at))));
-            _ = writeln!(text, "{none} since version {oldest}{at}, with which the history begins");
+            let oldest = describe_version(oldest, self.oldest_at);
+            _ = writeln!(text, "{none} since {oldest}, with which the history begins");
         }
         text
     }
@@ -242,11 +232,11 @@ fn tell_name(served: &Served, name: &Name, limit: usize) -> Reply {
 
 /// The newest versions of all zones.
 fn tell_all(published: &Published, limit: usize) -> Reply {
-    let of_zone = |served: &Served| -> Vec<(Name, HistoryStep)> {
-        let Served { origin, history, .. } = served;
-        history.steps().rev().take(limit).map(|step| (origin.clone(), step.clone())).collect()
+    let of_zone = |served: &Arc<Served>| -> Vec<(Name, HistoryStep)> {
+        let steps = served.history.steps().rev().take(limit);
+        steps.map(|step| (served.origin.clone(), step.clone())).collect()
     };
-    let mut steps: Vec<(Name, HistoryStep)> = published.iter().flat_map(|served| of_zone(served)).collect();
+    let mut steps: Vec<(Name, HistoryStep)> = published.iter().flat_map(of_zone).collect();
     steps.sort_by(|(a, one), (b, other)| Reverse(one.at).cmp(&Reverse(other.at)).then_with(|| a.canonical_cmp(b)));
     let all = published.iter().map(|served| served.history.len()).sum::<usize>();
     let versions: Vec<(Name, Version)> =
@@ -303,7 +293,6 @@ mod tests {
     use crate::publish::{Identity, State};
     use crate::zone::tests::zone;
     use crate::zone::{Delta, HistoryLimits};
-    use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn name(text: &str) -> Name {

@@ -5,7 +5,7 @@
 //! ([`crate::merge::Trace`]).
 //! The handle adds how each zone came here, which only the sources know.
 //!
-//! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
+//! Invariants: all steps look at one [`Snapshot`], so no report mixes two versions; the response code is the one that a
 //! client gets.
 //!
 //! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's
@@ -17,21 +17,22 @@ mod seen;
 mod text;
 
 pub use report::{
-    Given, GoneReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport, SourceReport,
+    ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
+    SourceReport, ZoneReport,
 };
-pub use text::printable;
 
 use super::Handle;
+use super::text::printable;
 use crate::control::Reply;
 use crate::daemon::sources::{Source, Sources};
-use crate::keeper::{PinStatus, View};
+use crate::keeper::{MemberStatus, PinStatus, Snapshot};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
-use report::{TreeReport, ZoneReport};
+use report::TreeReport;
 use std::time::Instant;
 use wire::name::{Name, NameBuf};
-use wire::rr::{self, RdataText, TypeName, rtype};
+use wire::rr::{self, TypeName, rtype};
 
 /// Explains a name to an operator.
 pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, String> {
@@ -43,7 +44,7 @@ pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, S
 /// whoever looks into it waiting.
 pub fn explain_now(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Lookup, String> {
     let (name, rtype) = read_question(name, rtype)?;
-    let mut lookup = explain(&view.snapshots.load().view(Instant::now()), &name, rtype);
+    let mut lookup = explain(&view.snapshots.load(), &name, rtype);
     for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
         add_source(&view.sources, report);
     }
@@ -81,7 +82,7 @@ fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>),
 }
 
 /// Explains a name, for one type or all that it has; types that are not data have no explanation.
-pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
+pub fn explain(view: &Snapshot, name: &Name, rtype: Option<u16>) -> Lookup {
     let wanted = rtype.filter(|rtype| *rtype != rtype::ANY);
     let mut steps: Vec<LookupStep> = Vec::new();
     let mut next = Some(name.clone());
@@ -98,42 +99,44 @@ pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
 }
 
 /// Explains one name of a chain.
-fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
+fn explain_step(view: &Snapshot, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
     let served = answer::zone_for(&view.published, name.as_wire(), wanted.unwrap_or(rtype::ANY));
     let mut step = LookupStep::new(name.clone());
-    // Behind an alias the answer ends with what it has.
-    let ending = |rcode| if first { rcode } else { "NOERROR" };
-    let Some(served) = served else {
-        step.rcode = ending("REFUSED");
-        step.explanation = text::explain_outcome(&step);
-        return step;
-    };
-    step.zone = Some(describe_zone(view, served));
-    match served.answerable() {
-        Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, &mut step),
-        None if served.state == State::Expired => {
-            (step.outcome, step.rcode) = (RecordFate::Expired, ending("SERVFAIL"))
-        }
-        None => (step.outcome, step.rcode) = (RecordFate::NotReady, ending("SERVFAIL")),
+    if let Some(served) = served {
+        explain_in(view, served, wanted, first, &mut step);
     }
-    seen::add_times(served, wanted, &mut step);
-    if let Some(region) = view.regions.get(&served.origin) {
-        regions::add_members(view, region, wanted, &mut step);
-    } else if let Some(status) = view.zones.get(&served.origin) {
-        step.sources.push(SourceReport::of_zone(status, step.owner.clone()));
-        regions::add_uses(view, &served.origin, &mut step);
-        regions::add_left(served, wanted, &mut step);
-    }
+    step.rcode = step.outcome.rcode(first);
     step.explanation = text::explain_outcome(&step);
     step
 }
 
+/// Explains one name of a chain in the zone that answers for it.
+fn explain_in(view: &Snapshot, served: &Served, wanted: Option<u16>, first: bool, step: &mut LookupStep) {
+    step.zone = Some(describe_zone(view, served));
+    match served.answerable() {
+        Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, step),
+        None if served.state == State::Expired => step.outcome = RecordFate::Expired,
+        None => step.outcome = RecordFate::NotReady,
+    }
+    seen::add_times(served, wanted, step);
+    if let Some(region) = view.regions.get(&served.origin) {
+        regions::add_members(view, region, wanted, step);
+    } else if let Some(source) = view.sources.get(&served.origin) {
+        let status = source.status(&served.origin, Instant::now());
+        let zone = MemberStatus { zone: status.zone.clone(), state: status.state.label(), serial: status.serial };
+        step.sources.push(SourceReport::new(zone, status.state == State::Ok, step.owner.clone(), Some(&status)));
+        regions::add_uses(view, &served.origin, step);
+        let left_out = |zone| regions::not_held(zone, &served.origin, step.asked(), wanted);
+        step.left_out = served.zone.iter().flat_map(|zone| left_out(zone)).collect();
+    }
+}
+
 /// Describes the zone that answers for a name.
-fn describe_zone(view: &View, served: &Served) -> ZoneReport {
+fn describe_zone(view: &Snapshot, served: &Served) -> ZoneReport {
     let region = view.regions.get(&served.origin);
     let kind = match region {
         Some(_) => "region",
-        None if view.zones.contains_key(&served.origin) => "zone",
+        None if view.sources.contains_key(&served.origin) => "zone",
         None => "catalog",
     };
     ZoneReport {
@@ -162,14 +165,11 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut LookupStep) 
             let moved = target.and_then(|target| NameBuf::from_wire(&wire).ok()?.splice(start, target.as_wire()).ok());
             step.owner = Some(above(start));
             step.records = RecordReport::of_rrset(dname);
-            match moved {
-                Some(target) => {
-                    step.outcome =
-                        RecordFate::Dname { target: target.to_name(), followed: wanted != Some(rtype::CNAME) };
-                }
-                // RFC 6672 section 2.2.
-                None => (step.outcome, step.rcode) = (RecordFate::TargetTooLong, "YXDOMAIN"),
-            }
+            let followed = wanted != Some(rtype::CNAME);
+            step.outcome = moved.map_or(RecordFate::TargetTooLong, |target| {
+                let target = target.to_name();
+                RecordFate::Dname { target, followed }
+            });
         }
         NameMatch::Node(node) => {
             step.owner =
@@ -178,19 +178,14 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut LookupStep) 
             look_at_node(node, meant, wanted, step);
         }
         // As the answer has it: a broken host may have the service, and some zones refuse names that they do not hold.
-        NameMatch::Nothing => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
-            Some(host) if answer::is_unreadable(host) => {
-                (step.outcome, step.rcode) = (RecordFate::Unreadable { reasons: reasons_of(host) }, "SERVFAIL");
-            }
-            Some(_) if refuses => step.outcome = RecordFate::NoSuchService,
-            _ => {
-                let encloser = encloser_of(zone, &step.name);
-                (step.outcome, step.rcode) = match refuses {
-                    true => (RecordFate::RefusedName { encloser }, "REFUSED"),
-                    false => (RecordFate::NoSuchName { encloser }, "NXDOMAIN"),
-                };
-            }
-        },
+        NameMatch::Nothing => {
+            step.outcome = match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
+                Some(host) if answer::is_unreadable(host) => RecordFate::Unreadable { reasons: reasons_of(host) },
+                Some(_) if refuses => RecordFate::NoSuchService,
+                _ if refuses => RecordFate::RefusedName { encloser: encloser_of(zone, &step.name) },
+                _ => RecordFate::NoSuchName { encloser: encloser_of(zone, &step.name) },
+            };
+        }
     }
 }
 
@@ -205,15 +200,11 @@ fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut
     if !has_records && wanted != Some(rtype::PLACEHOLDER) {
         step.records.clear();
     }
-    if step.records.is_empty() && cname.is_none() && answer::is_unreadable(meant) {
-        (step.outcome, step.rcode) = (RecordFate::Unreadable { reasons: reasons_of(meant) }, "SERVFAIL");
-        return;
-    }
-    if step.records.is_empty() && node.get(rtype::PLACEHOLDER).is_some() && !has_records {
-        step.outcome = RecordFate::NoRecords;
-        return;
-    }
-    step.outcome = if let Some(cname) = cname.filter(|_| wanted.is_some() || node.rrsets().count() == 1) {
+    step.outcome = if step.records.is_empty() && cname.is_none() && answer::is_unreadable(meant) {
+        RecordFate::Unreadable { reasons: reasons_of(meant) }
+    } else if step.records.is_empty() && node.get(rtype::PLACEHOLDER).is_some() && !has_records {
+        RecordFate::NoRecords
+    } else if let Some(cname) = cname.filter(|_| wanted.is_some() || node.rrsets().count() == 1) {
         step.records = RecordReport::of_rrset(cname);
         let target = cname.first_name(0).map_or_else(Name::root, |target| target.to_name());
         RecordFate::Alias { target }
@@ -229,7 +220,7 @@ fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut
 /// Returns the reasons for which the data of a node is unknown.
 fn reasons_of(node: Node<'_>) -> Vec<String> {
     let reasons = node.get(rtype::PLACEHOLDER).into_iter().flat_map(|placeholder| placeholder.rdatas());
-    reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()
+    reasons.map(|reason| printable(&String::from_utf8_lossy(reason))).collect()
 }
 
 /// The closest name above one that is not there (RFC 4592 section 3.3.1).
@@ -249,11 +240,6 @@ fn wildcard_of(zone: &Zone, name: &Name) -> Name {
     let encloser = encloser_of(zone, name);
     // The wildcard was found, so it is not too long.
     encloser.prepend(b"*").unwrap_or(encloser)
-}
-
-/// RDATA as zone files have it.
-fn data_text(rtype: u16, rdata: &[u8]) -> String {
-    RdataText(rtype, rdata).to_string()
 }
 
 #[cfg(test)]

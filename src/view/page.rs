@@ -22,9 +22,10 @@ pub mod rows;
 mod zone;
 
 use super::Handle;
-use super::diff;
+use super::diff::{self, Changes};
 use super::lookup::{Lookup, explain_now};
 use super::report::Report;
+use super::text::unix_now;
 use crate::config::Config;
 use crate::publish::Served;
 use crate::serve::http::{Answer, Asked, Content, Site};
@@ -35,7 +36,6 @@ use explain::{DiffPage, LookupPage};
 use hosts::Hosts;
 use live::Views;
 use overview::Overview;
-use parts::unix_now;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -87,6 +87,7 @@ pub struct Page {
 }
 
 /// Data that all pages show.
+#[derive(Default)]
 struct Shell {
     title: String,
     /// This server's name.
@@ -156,8 +157,8 @@ impl Page {
             ["events"] => self.events(query.get("of").map_or("/", String::as_str)),
             ["api", "v1", ref rest @ ..] => self.api(rest, &query).await,
             ["api", ..] => api::failure(404, api::NO_PATH),
-            ["lookup"] => self.lookup_page(&query).await,
-            ["zone", zone, "diff"] => self.diff_page(zone, &query).await,
+            ["lookup"] => self.or_problem(self.lookup_page(&query).await),
+            ["zone", zone, "diff"] => self.or_problem(self.diff_page(zone, &query).await),
             _ => self.live_page(&segments).await,
         }
     }
@@ -165,56 +166,54 @@ impl Page {
     /// A page that has events: the first one, and those of zones.
     async fn live_page(&self, segments: &[&str]) -> Content {
         let page = match segments {
-            [""] => Ok(self.overview()),
+            [""] => self.overview().await,
             ["zone", zone] => self.zone_page(zone).await,
             _ => Err((404, "There is no such page.".to_owned())),
         };
-        page.unwrap_or_else(|(status, why)| self.problem(status, &why))
+        self.or_problem(page)
     }
 
     /// Writes the overview, which is the first page.
-    fn overview(&self) -> Content {
-        write_page(200, &Overview::new(self.shell("Status", "/"), &self.report(), &self.view.rates.read()))
+    async fn overview(&self) -> Result<Content, Refused> {
+        let (view, shell) = (self.view.clone(), self.shell("Status", "/"));
+        let write = move || write_page(200, &Overview::new(shell, &Report::collect(&view, None), &view.rates.read()));
+        in_thread(write).await
     }
 
     /// The page of a zone.
     async fn zone_page(&self, zone: &str) -> Result<Content, Refused> {
-        let served = self.served(zone)?;
-        let report = self.report();
+        let (view, served) = (self.view.clone(), self.served(zone)?);
         let shell = self.shell(&parts::short(&served.origin), &parts::zone_href(&served.origin));
-        let page = self.compute(move || ZonePage::new(shell, &report, &served)).await?;
+        let page = self.compute(move || ZonePage::new(shell, &Report::collect(&view, None), &served)).await?;
         page.map(|page| write_page(200, &page)).ok_or_else(|| (404, "The zone has just gone.".to_owned()))
     }
 
     /// Writes the page that explains a name's answer.
-    async fn lookup_page(&self, query: &HashMap<String, String>) -> Content {
+    async fn lookup_page(&self, query: &HashMap<String, String>) -> Result<Content, Refused> {
         let text = |key: &str| query.get(key).map(|text| text.trim().to_owned()).unwrap_or_default();
         let (name, rtype) = (text("name"), text("type"));
         let title = if name.is_empty() { "Lookup".to_owned() } else { format!("Lookup of {name}") };
         let shell = Shell { asked: name.clone(), rtype: rtype.clone(), ..self.shell(&title, "") };
         if name.is_empty() {
-            return write_page(200, &LookupPage::empty(shell));
+            return Ok(write_page(200, &LookupPage::new(shell, None)));
         }
-        match self.lookup(name, rtype).await {
-            Ok(lookup) => write_page(200, &LookupPage::new(shell, Ok(lookup))),
-            Err((400, error)) => write_page(400, &LookupPage::new(shell, Err(error))),
-            Err((status, why)) => self.problem(status, &why),
-        }
+        let (status, explained) = match self.lookup(name, rtype).await {
+            Err((400, error)) => (400, Err(error)),
+            explained => (200, Ok(explained?)),
+        };
+        Ok(write_page(status, &LookupPage::new(shell, Some(explained))))
     }
 
     /// Writes the page with the changes between two versions.
-    async fn diff_page(&self, zone: &str, query: &HashMap<String, String>) -> Content {
-        let served = match self.served(zone) {
-            Ok(served) => served,
-            Err((status, why)) => return self.problem(status, &why),
-        };
+    async fn diff_page(&self, zone: &str, query: &HashMap<String, String>) -> Result<Content, Refused> {
+        let served = self.served(zone)?;
         let shell = self.shell(&format!("Changes of {}", parts::short(&served.origin)), "");
         let origin = served.origin.clone();
-        match self.compare(served, query, explain::LISTED_CHANGES).await {
-            Ok(compared) => write_page(200, &DiffPage::new(shell, &origin, Ok(compared))),
-            Err((503, why)) => self.problem(503, &why),
-            Err((status, error)) => write_page(status, &DiffPage::new(shell, &origin, Err(error))),
-        }
+        let (status, compared) = match self.compare(served, query).await {
+            Err((status, error)) if status != 503 => (status, Err(error)),
+            compared => (200, Ok(compared?)),
+        };
+        Ok(write_page(status, &DiffPage::new(shell, &origin, compared)))
     }
 
     //--- What pages are made of ---
@@ -226,20 +225,14 @@ impl Page {
         served.ok_or_else(|| (404, format!("There is no zone {}.", parts::short(&name))))
     }
 
-    /// The state of everything.
-    fn report(&self) -> Report {
-        Report::collect(&self.view, None)
-    }
-
     /// Explains a name's answer; fails if the question is malformed.
     async fn lookup(&self, name: String, rtype: String) -> Result<Lookup, Refused> {
         let view = self.view.clone();
         let explain = move || explain_now(&view, &name, Some(&*rtype).filter(|rtype| !rtype.is_empty()));
-        let explained = timeout(PATIENCE, tokio::task::spawn_blocking(explain)).await.map_err(|_| busy())?;
-        explained.map_err(|error| (500, error.to_string()))?.map_err(|error| (400, error))
+        in_thread(explain).await?.map_err(|error| (400, error))
     }
 
-    /// Runs work that may take long in a thread of its own.
+    /// Runs work that takes memory, too, in a thread of its own when there is a place for it.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
         let places = self.comparisons.clone();
         let worked = async {
@@ -250,18 +243,12 @@ impl Page {
         timeout(PATIENCE, worked).await.map_err(|_| busy())?.map_err(|error| (500, error.to_string()))
     }
 
-    /// Compares the versions that a query names, and keeps so many changes.
-    async fn compare(
-        &self,
-        served: Arc<Served>,
-        query: &HashMap<String, String>,
-        limit: usize,
-    ) -> Result<Compared, Refused> {
+    /// Compares the versions that a query names.
+    async fn compare(&self, served: Arc<Served>, query: &HashMap<String, String>) -> Result<Changes, Refused> {
         let serial = |key: &str| Ok(number_of(query, key)?.map(Serial));
         let (from, to) = (serial("from")?, serial("to")?);
-        let compared =
-            self.compute(move || diff::compare(&served, from, to).map(|changes| Compared { changes, limit }));
-        compared.await?.map_err(|error| (404, error.to_string()))
+        let compared = self.compute(move || diff::compare(&served, from, to)).await?;
+        compared.map_err(|error| (404, error.to_string()))
     }
 
     /// Returns the data that a page shows around its own contents.
@@ -274,9 +261,13 @@ impl Page {
             now: unix_now(),
             moment: format_timestamp(SystemTime::now()),
             events: events.to_owned(),
-            asked: String::new(),
-            rtype: String::new(),
+            ..Shell::default()
         }
+    }
+
+    /// A page, or the one that describes why there is none.
+    fn or_problem(&self, page: Result<Content, Refused>) -> Content {
+        page.unwrap_or_else(|(status, why)| self.problem(status, &why))
     }
 
     /// Returns the page that describes an error.
@@ -319,6 +310,12 @@ fn decode(segment: &str) -> String {
 /// Refusal of a request: the status code, and the reason in words.
 type Refused = (u16, String);
 
+/// Runs work that takes a while with many zones in a thread of its own.
+async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
+    let done = timeout(PATIENCE, tokio::task::spawn_blocking(work)).await.map_err(|_| busy())?;
+    done.map_err(|error| (500, error.to_string()))
+}
+
 /// Returns the refusal for a request that found the server busy.
 fn busy() -> Refused {
     (503, "The server is busy; try again in a moment.".to_owned())
@@ -328,12 +325,6 @@ fn busy() -> Refused {
 fn number_of<T: FromStr>(query: &HashMap<String, String>, key: &str) -> Result<Option<T>, Refused> {
     let text = query.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
     text.map(|text| text.parse().map_err(|_| (400, format!("\"{key}\" is no number")))).transpose()
-}
-
-/// A comparison, and how many of its changes are shown.
-struct Compared {
-    changes: diff::Changes,
-    limit: usize,
 }
 
 #[cfg(test)]

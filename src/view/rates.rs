@@ -123,17 +123,19 @@ fn summarize(samples: &VecDeque<Reading>) -> Queries {
     };
     let seen = || RCODES.iter().enumerate().filter(|(index, _)| totals.responses[*index] > 0);
     let sum = |totals: &QueryTotals| totals.queries.iter().sum::<u64>();
-    let by_transport = TRANSPORTS.iter().zip(totals.queries.iter().zip(before.queries));
+    let by_name = |names: &[&'static str], now: &[u64], before: &[u64]| -> BTreeMap<&'static str, f64> {
+        let counts = now.iter().zip(before);
+        names.iter().zip(counts).map(|(name, (now, before))| (*name, present(*now, *before))).collect()
+    };
     let by_rcode =
         |(index, name): (usize, &&'static str)| (*name, present(totals.responses[index], before.responses[index]));
     let asked = newest.zones.iter().filter(|(_, counts)| counts.iter().any(|count| *count > 0));
     let by_zone = |(name, counts): (&Name, &[u64; Tally::KINDS.len()])| {
         // A zone that is new since has counted from nothing.
         let before = earlier.zones.get(name).copied().unwrap_or_default();
-        let rcodes = Tally::KINDS.iter().zip(counts.iter().zip(before));
         let rates = ZoneRates {
             per_second: present(counts.iter().sum(), before.iter().sum()),
-            rcodes: rcodes.map(|(kind, (now, before))| (*kind, present(*now, before))).collect(),
+            rcodes: by_name(&Tally::KINDS, counts, &before),
         };
         (name.to_string(), rates)
     };
@@ -141,7 +143,7 @@ fn summarize(samples: &VecDeque<Reading>) -> Queries {
         rates: QueryRates {
             total: sum(totals),
             per_second: present(sum(totals), sum(before)),
-            transports: by_transport.map(|(name, (now, before))| (*name, present(*now, before))).collect(),
+            transports: by_name(&TRANSPORTS, &totals.queries, &before.queries),
             rcodes: seen().map(by_rcode).collect(),
             zones: asked.map(by_zone).collect(),
         },

@@ -14,36 +14,21 @@ use wire::name::Name;
 /// Returns remarks on a region, for its line in `status`.
 pub fn region_remarks(report: &Report, RegionReport { kept: region, .. }: &RegionReport) -> String {
     let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
-    let mut remarks = format!("region, {members} of {} members", region.members.len());
     let drained: HashSet<&Name> = report.drains_in(&region.region).map(|drain| &drain.target.member).collect();
-    if let drained @ 1.. = drained.len() {
-        _ = write!(remarks, ", {drained} drained");
-    }
-    if let Some(pin) = &region.pinned {
-        _ = write!(remarks, ", pinned to version {}", pin.to);
-    }
-    if region.held_addresses > 0 {
-        _ = write!(remarks, ", {} addresses held", region.held_addresses);
-    }
-    if region.conflict_names > 0 {
-        _ = write!(remarks, ", {} conflicts", region.conflict_names);
-    }
-    if region.drift != 0 {
-        _ = write!(remarks, ", drift {}", region.drift);
-    }
-    if let Some(theirs) = region.newer_elsewhere {
-        _ = write!(remarks, ", another server has {theirs}");
-    }
-    if region.ns_fallback {
-        remarks.push_str(", NS: this server alone");
-    }
-    if !region.servers_without_address.is_empty() {
-        remarks.push_str(", NS without address");
-    }
-    if let faults @ 1.. = report.faults_of(&region.region) {
-        _ = write!(remarks, ", {faults} faults of NS");
-    }
-    remarks
+    let counted = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let remarks = [
+        Some(format!("region, {members} of {} members", region.members.len())),
+        counted(drained.len(), "drained"),
+        region.pinned.as_ref().map(|pin| format!("pinned to version {}", pin.to)),
+        counted(region.held_addresses, "addresses held"),
+        counted(region.conflict_names, "conflicts"),
+        (region.drift != 0).then(|| format!("drift {}", region.drift)),
+        region.newer_elsewhere.map(|theirs| format!("another server has {theirs}")),
+        region.ns_fallback.then(|| "NS: this server alone".to_owned()),
+        (!region.servers_without_address.is_empty()).then(|| "NS without address".to_owned()),
+        counted(report.faults_of(&region.region), "faults of NS"),
+    ];
+    remarks.into_iter().flatten().collect::<Vec<String>>().join(", ")
 }
 
 /// Returns remarks on a zone, for its line in `status`.

@@ -16,6 +16,7 @@ use crate::metrics::unix_seconds;
 use crate::publish::Published;
 use crate::schedule::next_run;
 use crate::state::StateStatus;
+use crate::transfer;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -136,14 +137,17 @@ pub struct ZoneReport {
 }
 
 impl ZoneReport {
-    /// Returns the newest serial of the zone's primaries; none for a zone that is not transferred.
-    pub fn newest_at_primary(&self) -> Option<Serial> {
+    /// Returns the status of the zone's transfers; none for a zone that is not transferred.
+    pub fn transfers(&self) -> Option<&transfer::Status> {
         match &self.source {
-            Some(SourceStatus::Primaries(source)) => {
-                newest(source.primaries.iter().filter_map(|primary| primary.announced))
-            }
+            Some(SourceStatus::Primaries(source)) => Some(source),
             _ => None,
         }
+    }
+
+    /// Returns the newest serial of the zone's primaries.
+    pub fn newest_at_primary(&self) -> Option<Serial> {
+        newest(self.transfers()?.primaries.iter().filter_map(|primary| primary.announced))
     }
 }
 
@@ -184,9 +188,8 @@ impl Report {
     pub fn collect(view: &Handle, only: Option<&Name>) -> Report {
         let (snapshot, config) = (view.snapshots.load_full(), view.config.load());
         let published = &snapshot.published;
-        let sources: Vec<(Name, SourceStatus)> =
+        let mut sources: HashMap<Name, SourceStatus> =
             view.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let mut sources: HashMap<Name, SourceStatus> = sources.into_iter().collect();
         let mut outward = outward::gather(published, &view.notifier, &view.metrics, only);
         let kept = snapshot.status(Instant::now());
         let memory = MemoryReport::new(view.budget.usage(), &sources);

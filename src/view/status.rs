@@ -5,23 +5,22 @@
 use super::Handle;
 use super::columns::write_columns;
 use super::handle::{not_configured, read_zone};
-use super::lookup::printable;
 use super::outward::{Outward, TransferCounts};
+use super::page::rows::{drained_by, drained_names};
 use super::remarks::remarks;
 use super::report::{CatalogReport, RegionReport, Report, ZoneReport};
-use super::text::{format_seconds, moment};
+use super::text::{because, format_seconds, moment, or_dash, time_between, time_since, unix_now};
 use super::zones::{columns, lines};
 use crate::config::format_size;
 use crate::control::Reply;
 use crate::daemon::probe::ProbeReport;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
-use crate::metrics::unix_seconds;
+use crate::notify::TargetStatus;
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::transfer::{self, SilenceStatus};
 use std::fmt::Write;
-use std::time::SystemTime;
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -78,7 +77,7 @@ impl Report {
 fn write_zone(text: &mut String, report: &ZoneReport) {
     let kept = &report.kept;
     _ = writeln!(text, "zone {}", kept.zone);
-    _ = writeln!(text, "  state {}, serial {}", kept.state.label(), serial(kept.serial));
+    _ = writeln!(text, "  state {}, serial {}", kept.state.label(), or_dash(kept.serial));
     _ = writeln!(text, "  {} records at {} names", kept.records, kept.names);
     if let (Some(refreshed), Some(expires)) = (kept.refreshed_seconds_ago, kept.expires_in_seconds) {
         let (refreshed, expires) = (format_seconds(refreshed), format_seconds(expires));
@@ -103,52 +102,51 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
 
 /// Writes the state of a zone's primaries.
 fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
-    let at_primary = serial(report.newest_at_primary());
-    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
+    let at_primary = or_dash(report.newest_at_primary());
+    let (here, notified) = (or_dash(report.kept.serial), or_dash(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {at_primary} at the primary, {notified} told to secondaries");
     if let Some(next) = source.next_refresh {
-        let seconds = next - unix_seconds(SystemTime::now());
-        _ = writeln!(text, "  next refresh in {}", format_seconds(seconds.max(0).cast_unsigned()));
+        _ = writeln!(text, "  next refresh in {}", time_between(unix_now(), next));
     }
     if let Some(wait) = source.activity.describe_wait() {
         _ = writeln!(text, "  {wait}");
     }
     for primary in &source.primaries {
-        let announced = serial(primary.announced);
+        let announced = or_dash(primary.announced);
         _ = writeln!(text, "  primary {}: serial {announced}, {}", primary.address, primary.result);
         for line in primary.silence.iter().flat_map(describe_silence) {
             _ = writeln!(text, "    {line}");
         }
     }
-    let remarks = remarks(report);
-    if !remarks.is_empty() {
-        _ = writeln!(text, "  {remarks}");
-    }
+    write_remarks(text, report);
     if let Some(counts) = describe_counts(report.outward.received) {
         _ = writeln!(text, "  transfers from primaries: {counts}");
     }
 }
 
+/// Writes the remarks on a zone, if there are any.
+fn write_remarks(text: &mut String, report: &ZoneReport) {
+    let remarks = remarks(report);
+    if !remarks.is_empty() {
+        _ = writeln!(text, "  {remarks}");
+    }
+}
+
 /// Describes the assumption that CNS may send no NOTIFY, and the remedy that was tried.
 fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
-    let now = unix_seconds(SystemTime::now());
-    let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
     let assumed = silence.until.map(|until| {
         let owed = if silence.owed { "; no transfer has started CNS' time yet" } else { "" };
-        format!("silence assumed for another {} unless NOTIFY comes: polled every 10 s{owed}", seconds(now, until))
+        let lasts = time_between(unix_now(), until);
+        format!("silence assumed for another {lasts} unless NOTIFY comes: polled every 10 s{owed}")
     });
-    let asked = silence.asked.map(|asked| format!("asked at our own serial {} ago, for NOTIFY", seconds(asked, now)));
+    let asked = silence.asked.map(|asked| format!("asked at our own serial {} ago, for NOTIFY", time_since(asked)));
     assumed.into_iter().chain(asked).collect()
 }
 
 /// Writes the state of the tree that a zone comes from.
 fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
-    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
-    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
-    let ago = |at: Option<i64>| {
-        let seconds = |at: i64| (unix_seconds(SystemTime::now()) - at).max(0).cast_unsigned();
-        at.map_or("never".to_owned(), |at| format_seconds(seconds(at)) + " ago")
-    };
+    write_serials(text, report.kept.serial, &report.outward);
+    let ago = |at: Option<i64>| at.map_or("never".to_owned(), |at| time_since(at) + " ago");
     let member = source.member.as_deref().unwrap_or("none yet");
     let (state, since, contact) = (source.session.label(), ago(source.since), ago(source.last_contact));
     _ = writeln!(text, "  ZooKeeper: {state}, member {member}, session begun {since}, last answer {contact}");
@@ -166,10 +164,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     if source.failures > 0 {
         _ = writeln!(text, "  {} attempts failed", source.failures);
     }
-    let remarks = remarks(report);
-    if !remarks.is_empty() {
-        _ = writeln!(text, "  {remarks}");
-    }
+    write_remarks(text, report);
     for payload in &source.broken_payloads {
         _ = writeln!(text, "  faulty {}: {}", payload.node, payload.error);
     }
@@ -180,13 +175,17 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
 
 /// Writes the settings of a zone of our own.
 fn write_services(text: &mut String, report: &ZoneReport, source: &StaticZoneStatus) {
-    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
-    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
-    let read = (unix_seconds(SystemTime::now()) - source.configured).max(0).cast_unsigned();
-    _ = writeln!(text, "  made of the configuration as it was read {} ago", format_seconds(read));
+    write_serials(text, report.kept.serial, &report.outward);
+    _ = writeln!(text, "  made of the configuration as it was read {} ago", time_since(source.configured));
     for service in &source.openstack {
         _ = writeln!(text, "  openstack {}: {}", service.kind, service.url);
     }
+}
+
+/// Writes the serials of a zone, region or catalog.
+fn write_serials(text: &mut String, here: Option<Serial>, outward: &Outward) {
+    let (here, notified) = (or_dash(here), or_dash(outward.notified()));
+    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
 }
 
 /// Writes what a zone, region or catalog has for its secondaries.
@@ -200,12 +199,9 @@ fn write_outward(text: &mut String, outward: &Outward) {
         _ = writeln!(text, "  transfers to secondaries: {counts}");
     }
     for target in &outward.secondaries {
-        let (told, acknowledged) = (serial(target.notified), serial(target.acknowledged));
-        _ = writeln!(
-            text,
-            "  secondary {}: told {told}, acknowledged {acknowledged}, {}",
-            target.address, target.result
-        );
+        let TargetStatus { address, notified, acknowledged, result } = target;
+        let (told, acknowledged) = (or_dash(*notified), or_dash(*acknowledged));
+        _ = writeln!(text, "  secondary {address}: told {told}, acknowledged {acknowledged}, {result}");
     }
 }
 
@@ -218,34 +214,22 @@ fn describe_counts(counts: TransferCounts) -> Option<String> {
 /// Writes everything about the catalog zone.
 fn write_catalog(text: &mut String, catalog: &CatalogReport) {
     _ = writeln!(text, "catalog {}", catalog.zone);
-    let (here, notified) = (serial(catalog.serial), serial(catalog.outward.notified()));
-    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
+    write_serials(text, catalog.serial, &catalog.outward);
     write_outward(text, &catalog.outward);
 }
 
 /// Writes everything about a region.
 fn write_region(text: &mut String, RegionReport { kept: region, outward }: &RegionReport) {
     _ = writeln!(text, "region {}", region.region);
-    let (state, drift) = (region.state.label(), region.drift);
-    match &region.pinned {
-        Some(pin) => {
-            _ = writeln!(text, "  state {state}, serial {}", serial(region.serial));
-            _ = writeln!(text, "  {}", describe_pin(pin));
-        }
-        None => {
-            let serial = serial(region.serial);
-            _ = writeln!(text, "  state {state}, serial {serial} (sum of the members and drift {drift})");
-        }
-    }
+    let (state, serial, drift) = (region.state.label(), or_dash(region.serial), region.drift);
+    _ = match &region.pinned {
+        Some(pin) => writeln!(text, "  state {state}, serial {serial}\n  {}", describe_pin(pin)),
+        None => writeln!(text, "  state {state}, serial {serial} (sum of the members and drift {drift})"),
+    };
     _ = writeln!(text, "  {} records at {} names", region.records, region.names);
-    _ = writeln!(
-        text,
-        "  serials: {} served, {} told to secondaries",
-        serial(region.serial),
-        serial(outward.notified())
-    );
+    write_serials(text, region.serial, outward);
     for member in &region.members {
-        _ = writeln!(text, "  member {}: {}, serial {}", member.zone, member.state, serial(member.serial));
+        _ = writeln!(text, "  member {}: {}, serial {}", member.zone, member.state, or_dash(member.serial));
     }
     if let Some(theirs) = region.followed {
         _ = writeln!(text, "  went on at the start from serial {theirs}, which another server had");
@@ -260,8 +244,7 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
     for server in &region.servers_without_address {
         _ = writeln!(text, "  name server {server} has no address in the region");
     }
-    if region.held_addresses > 0 {
-        let held = region.held_addresses;
+    if let held @ 1.. = region.held_addresses {
         _ = writeln!(
             text,
             "  {held} addresses that members have withdrawn are held; \"aggregator lookup\" tells until when"
@@ -281,8 +264,7 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
 
 /// Writes what the last check of a zone's name servers has found.
 fn write_probe(text: &mut String, report: &ProbeReport) {
-    let ago = (unix_seconds(SystemTime::now()) - report.asked).max(0).cast_unsigned();
-    _ = writeln!(text, "name servers of {}, asked {} ago", report.check.zone, format_seconds(ago));
+    _ = writeln!(text, "name servers of {}, asked {} ago", report.check.zone, time_since(report.asked));
     for server in &report.check.servers {
         let serial = server.serial.map(|serial| format!(" serial {serial},")).unwrap_or_default();
         if server.findings.is_empty() {
@@ -297,37 +279,23 @@ fn write_probe(text: &mut String, report: &ProbeReport) {
 
 /// Describes a pin: the version, the time and the reason.
 pub fn describe_pin(pin: &PinStatus) -> String {
-    let reason = pin.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-    format!("pinned to version {} since {}{reason}", pin.to, moment(Some(pin.since)))
+    format!("pinned to version {} since {}{}", pin.to, moment(Some(pin.since)), because(": ", &pin.reason))
 }
 
 /// Writes one drain.
 fn write_drain(text: &mut String, indent: &str, drain: &DrainStatus) {
-    let names = drain.target.names.as_ref().map_or("all names".to_owned(), |names| names.to_string());
     let regions: Vec<String> = drain.regions.iter().map(Name::to_string).collect();
     let from = if regions.is_empty() { "no region".to_owned() } else { regions.join(", ") };
-    let now = unix_seconds(SystemTime::now());
-    let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
-    let end = drain.until.map_or("until undrained".to_owned(), |until| format!("for another {}", seconds(now, until)));
-    let by = if drain.configured { "configuration" } else { "order" };
-    let reason = drain.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-    let since = seconds(drain.since, now);
-    _ = writeln!(
-        text,
-        "{indent}drained: {} {names} from {from} for {since}, {end}, by {by}{reason}",
-        drain.target.member
-    );
-}
-
-/// A serial, or a dash.
-fn serial(serial: Option<Serial>) -> String {
-    serial.map_or("-".into(), |serial| serial.to_string())
+    let lasts = |until: i64| format!("for another {}", time_between(unix_now(), until));
+    let (since, end) = (time_since(drain.since), drain.until.map_or("until undrained".to_owned(), lasts));
+    let (member, names, by, reason) =
+        (&drain.target.member, drained_names(drain), drained_by(drain), because(": ", &drain.reason));
+    _ = writeln!(text, "{indent}drained: {member} {names} from {from} for {since}, {end}, by {by}{reason}");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notify::TargetStatus;
     use crate::view::outward::HistoryReport;
 
     #[test]

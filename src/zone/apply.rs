@@ -7,11 +7,11 @@
 //! Cost: O(changes × log changes + records at the names that changed).
 
 use super::records::Records;
-use super::table;
+use super::{node, table};
 use crate::zone::{Aside, Delta, DeltaError, Editor, Node, Record, Zone};
 use std::borrow::Cow;
 use wire::name;
-use wire::rr::{RRset, Set, rtype};
+use wire::rr::{Set, rtype};
 
 /// A record that goes or comes.
 struct RecordStep<'a> {
@@ -84,9 +84,9 @@ impl Delta {
         write_with_soa(apex, last.to.as_set(), &mut sets);
         let spelled = apex.spelled.map(<[u8]>::to_vec);
         editor.set_hashed(hash, &[], &sets, spelled.as_deref());
-        editor.set_repeated(repeated);
-        editor.set_mixed(mixed);
-        editor.set_aside(aside);
+        editor.repeated = repeated;
+        editor.mixed = mixed;
+        [editor.left_out, editor.unanswered] = aside;
         Ok(editor.finish()?)
     }
 }
@@ -115,16 +115,11 @@ fn change<'a>(node: Node<'a>, steps: &[RecordStep<'a>], sets: &mut Vec<u8>) -> R
     left.extend(node.get(rtype::SOA).and_then(|soa| Some((rtype::SOA, soa.ttl, soa.rdatas().next()?))));
     left.sort_by_key(|record| record.0);
     for group in left.chunk_by(|a, b| a.0 == b.0) {
-        let (rtype, ttl, rdata) = group[0];
+        let ttl = group[0].1;
         if group.iter().any(|record| record.1 != ttl) {
             return Err(DeltaError::Ttl);
         }
-        if group.len() == 1 {
-            Set::write_single(rtype, ttl, rdata, sets);
-        } else {
-            let set = RRset::build(rtype, ttl, group.iter().map(|record| record.2).collect());
-            set.ok_or(DeltaError::Present)?.as_set().write(sets);
-        }
+        node::write_records(group, ttl, sets);
     }
     Ok(spelled)
 }

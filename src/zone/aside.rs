@@ -7,11 +7,11 @@
 //! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from
 //! another version.
 
-use super::Zone;
+use super::{ByteReader, Zone};
 use imbl::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
-use wire::name::{Name, NameBuf};
+use wire::name::Name;
 use wire::rr::{self, CLASS_IN};
 
 /// Octets that a name and a record take beside their own.
@@ -208,45 +208,32 @@ impl AsideChanges {
                 out.extend_from_slice(name.as_wire());
                 out.extend_from_slice(&(records.len() as u32).to_be_bytes());
                 for record in records.iter() {
-                    out.extend([record.rtype, CLASS_IN].map(u16::to_be_bytes).concat());
-                    out.extend_from_slice(&record.ttl.to_be_bytes());
-                    out.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
-                    out.extend_from_slice(&record.rdata);
+                    rr::put_record(record.rtype, record.ttl, &record.rdata, out);
                 }
             }
         }
     }
 
     /// Takes changes of a zone from the front of bytes.
-    pub fn read(origin: &Name, bytes: &mut &[u8]) -> Option<AsideChanges> {
-        let mut list = || (0..take_number(bytes)?).map(|_| read_name(origin, bytes)).collect::<Option<Changes>>();
+    pub fn read(origin: &Name, reader: &mut ByteReader<'_>) -> Option<AsideChanges> {
+        let mut list = || (0..reader.u32()?).map(|_| read_name(origin, reader)).collect::<Option<Changes>>();
         Some(AsideChanges([list()?, list()?]))
     }
 }
 
 /// Takes a name with its records.
-fn read_name(origin: &Name, bytes: &mut &[u8]) -> Option<(Name, Arc<[AsideRecord]>)> {
-    let (owner, end) = NameBuf::read_plain(bytes, 0).ok()?;
-    *bytes = &bytes[end..];
-    let name = owner.to_name();
-    let records: Option<Vec<AsideRecord>> = (0..take_number(bytes)?).map(|_| read_record(bytes)).collect();
+fn read_name(origin: &Name, reader: &mut ByteReader<'_>) -> Option<(Name, Arc<[AsideRecord]>)> {
+    let name = reader.name()?;
+    let records: Option<Vec<AsideRecord>> = (0..reader.u32()?).map(|_| read_record(reader)).collect();
     Some((name, records?.into())).filter(|(name, _)| name.is_within(origin))
 }
 
 /// Takes a record without its owner.
-fn read_record(bytes: &mut &[u8]) -> Option<AsideRecord> {
-    let (rtype, class, ttl, start, length) = rr::read_fixed(bytes, 0)?;
-    let rdata = &bytes[start..start + length];
-    *bytes = &bytes[start + length..];
+fn read_record(reader: &mut ByteReader<'_>) -> Option<AsideRecord> {
+    let (rtype, class, ttl, start, length) = rr::read_fixed(reader.0, 0)?;
+    let rdata = &reader.take(start + length)?[start..];
     let is_sound = rr::is_data_type(rtype) && class == CLASS_IN && rr::check_plain(rtype, rdata);
     is_sound.then(|| AsideRecord { rtype, ttl, rdata: rdata.into() })
-}
-
-/// Takes a number of four octets.
-fn take_number(bytes: &mut &[u8]) -> Option<u32> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u32::from_be_bytes(*number))
 }
 
 #[cfg(test)]
@@ -283,11 +270,11 @@ mod tests {
             prop_assert_eq!(changes.is_empty(), old == new);
             let mut bytes = Vec::new();
             changes.write(&mut bytes);
-            let (origin, mut rest) = (Name::parse("z").unwrap(), &bytes[..]);
-            prop_assert_eq!(AsideChanges::read(&origin, &mut rest), Some(changes.clone()));
-            prop_assert!(rest.is_empty());
-            (0..bytes.len()).for_each(|end| assert!(AsideChanges::read(&origin, &mut &bytes[..end]).is_none()));
-            let other = AsideChanges::read(&Name::parse("y").unwrap(), &mut &bytes[..]);
+            let (origin, mut reader) = (Name::parse("z").unwrap(), ByteReader(&bytes));
+            prop_assert_eq!(AsideChanges::read(&origin, &mut reader), Some(changes.clone()));
+            prop_assert!(reader.0.is_empty());
+            (0..bytes.len()).for_each(|end| assert!(AsideChanges::read(&origin, &mut ByteReader(&bytes[..end])).is_none()));
+            let other = AsideChanges::read(&Name::parse("y").unwrap(), &mut ByteReader(&bytes));
             prop_assert_eq!(other.is_none(), !changes.is_empty());
             let mut made = old;
             changes.apply(&mut made);

@@ -9,7 +9,7 @@
 //!
 //! Cost: O(octets), and O(names × log names) for the order; memory for the nodes once, and for one part of them.
 
-use super::editor::{Counts, is_wildcard, owner_of, parent};
+use super::editor::{Counts, is_wildcard, parent};
 use super::node::{self, Node};
 use super::table::{self, ByHash, Maker, Owner, Stored, Table};
 use super::{Editor, Zone, parallel};
@@ -72,7 +72,7 @@ impl<'a> Builder<'a> {
             let mut sets = std::mem::take(&mut self.scratch);
             sets.clear();
             node::write_sets(rrsets, &mut sets);
-            self.push_sets(owner_of(name, &self.origin.clone()), spelled, &sets);
+            self.push_sets(name.owner_in(&self.origin.clone()), spelled, &sets);
             self.scratch = sets;
         }
     }

@@ -9,22 +9,13 @@
 
 use wire::name::{MAX_NAME_BYTES, Name};
 
-/// Number of names below which keys are not worth their making.
-const FEW_NAMES: usize = 8;
-
 /// Positions of names within an origin in their list, in canonical order of the names and each once.
 pub(super) fn order(names: &[Name], origin: &Name) -> Vec<usize> {
-    if names.len() < FEW_NAMES {
-        let mut order: Vec<usize> = (0..names.len()).collect();
-        order.sort_unstable_by(|a, b| names[*a].canonical_cmp(&names[*b]));
-        order.dedup_by(|a, b| names[*a] == names[*b]);
-        return order;
-    }
     let mut bytes = Vec::with_capacity(64 * names.len());
     let mut keys = Vec::with_capacity(names.len());
     for (index, name) in names.iter().enumerate() {
         let start = bytes.len();
-        write_key(&name.as_wire()[..name.as_wire().len() - origin.as_wire().len()], &mut bytes);
+        write_key(name.owner_in(origin), &mut bytes);
         // Most keys differ in their first octets.
         let mut first = [0; 8];
         let length = (bytes.len() - start).min(8);

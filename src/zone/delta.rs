@@ -12,7 +12,7 @@
 
 use super::aside::AsideChanges;
 use super::doubt::Marks;
-use crate::zone::{Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
+use crate::zone::{ByteReader, Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const ASIDE: u8 = 16;
 //--- Block ---
 
 /// A record out of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record<'a> {
     /// Wire form as the primary spells it.
     pub owner: &'a [u8],
@@ -52,11 +52,6 @@ impl Block {
     /// Number of records.
     pub fn records(&self) -> u32 {
         self.records
-    }
-
-    /// The records' wire.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// Iterates over the records in canonical order.
@@ -82,38 +77,49 @@ impl Block {
         whole
     }
 
-    /// Appends all records of an RRset under an owner.
-    fn push_all(&mut self, owner: &[u8], rrset: Set<'_>) {
-        rrset.rdatas().for_each(|rdata| self.push(owner, rrset, rdata));
+    /// A block of records in canonical order.
+    fn collect<'r>(records: HashSet<Record<'r>>) -> Block {
+        let named = |record: Record<'r>| Some((name_of(record.owner)?, record));
+        let mut records: Vec<(Name, Record<'_>)> = records.into_iter().filter_map(named).collect();
+        records.sort_by(|(a_name, a), (b_name, b)| {
+            let by_type = || a.rtype.cmp(&b.rtype);
+            let by_rdata = || rr::compare(a.rtype, a.rdata, b.rdata).then_with(|| a.rdata.cmp(b.rdata));
+            a_name.canonical_cmp(b_name).then_with(by_type).then_with(by_rdata)
+        });
+        let mut block = Block::default();
+        records.iter().for_each(|(_, record)| block.push(*record));
+        block
     }
 
-    /// Appends one record of an RRset under an owner.
-    fn push(&mut self, owner: &[u8], rrset: Set<'_>, rdata: &[u8]) {
+    /// Appends all records of an RRset under an owner.
+    fn push_all(&mut self, owner: &[u8], rrset: Set<'_>) {
+        let Set { rtype, ttl, .. } = rrset;
+        rrset.rdatas().for_each(|rdata| self.push(Record { owner, rtype, ttl, rdata }));
+    }
+
+    /// Appends a record.
+    fn push(&mut self, Record { owner, rtype, ttl, rdata }: Record<'_>) {
         self.bytes.extend_from_slice(owner);
-        self.bytes.extend_from_slice(&rrset.rtype.to_be_bytes());
-        self.bytes.extend_from_slice(&CLASS_IN.to_be_bytes());
-        self.bytes.extend_from_slice(&rrset.ttl.to_be_bytes());
-        self.bytes.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-        self.bytes.extend_from_slice(rdata);
+        rr::put_record(rtype, ttl, rdata, &mut self.bytes);
         self.records += 1;
     }
 
     /// Checks that bytes are records of a zone and takes them.
-    fn read(origin: &Name, bytes: &[u8]) -> Result<Block, DeltaError> {
+    fn read(origin: &Name, bytes: &[u8]) -> Option<Block> {
         let (mut position, mut records) = (0, 0);
         while position < bytes.len() {
-            let (owner, after) = NameBuf::read_plain(bytes, position).map_err(|_| DeltaError::Malformed)?;
-            let (rtype, class, _, start, length) = rr::read_fixed(bytes, after).ok_or(DeltaError::Malformed)?;
+            let (owner, after) = NameBuf::read_plain(bytes, position).ok()?;
+            let (rtype, class, _, start, length) = rr::read_fixed(bytes, after)?;
             let sound = rr::is_data_type(rtype)
                 && class == CLASS_IN
                 && owner.to_name().is_within(origin)
                 && rr::check_plain(rtype, &bytes[start..start + length]);
             if !sound {
-                return Err(DeltaError::Malformed);
+                return None;
             }
             (position, records) = (start + length, records + 1);
         }
-        Ok(Block { records, bytes: bytes.to_vec() })
+        Some(Block { records, bytes: bytes.to_vec() })
     }
 }
 
@@ -173,8 +179,7 @@ impl Delta {
         // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the
         // blocks.
         let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
-            let labels = |name: &Name| name.as_wire().len() - new.origin.as_wire().len();
-            let owners = names[range].iter().map(|name| Owner::new(&name.as_wire()[..labels(name)]));
+            let owners = names[range].iter().map(|name| Owner::new(name.owner_in(&new.origin)));
             owners.map(|owner| [old, new].map(|zone| zone.get_at(&owner).unwrap_or_default())).collect()
         };
         let find_all = || parallel::in_parts(names.len(), parts, find).concat();
@@ -211,29 +216,24 @@ impl Delta {
     }
 
     /// Concatenates a chain of differences; none if one does not start where the one before it ends.
-    pub fn concatenate(deltas: &[Arc<Delta>]) -> Option<Delta> {
+    pub fn concatenate<'a>(deltas: &'a [Arc<Delta>]) -> Option<Delta> {
         let (first, last) = (deltas.first()?, deltas.last()?);
         if deltas.windows(2).any(|pair| pair[0].to != pair[1].from) {
             return None;
         }
         let (mut removed, mut added) = (HashSet::new(), HashSet::new());
+        let note = |block: &'a Block, with: &mut HashSet<Record<'a>>, against: &mut HashSet<Record<'a>>| {
+            with.extend(block.iter().filter(|record| !against.remove(record)));
+        };
         for delta in deltas {
-            for record in delta.removed.iter() {
-                if !added.remove(&Key::of(&record)) {
-                    removed.insert(Key::of(&record));
-                }
-            }
-            for record in delta.added.iter() {
-                if !removed.remove(&Key::of(&record)) {
-                    added.insert(Key::of(&record));
-                }
-            }
+            note(&delta.removed, &mut removed, &mut added);
+            note(&delta.added, &mut added, &mut removed);
         }
         Some(Delta {
             from: first.from.clone(),
             to: last.to.clone(),
-            removed: Key::collect(removed),
-            added: Key::collect(added),
+            removed: Block::collect(removed),
+            added: Block::collect(added),
             // They are told step by step.
             marks: Marks::Unknown,
             aside: AsideChanges::default(),
@@ -294,26 +294,24 @@ impl Delta {
 
     /// Reads what [`Delta::write`] wrote for a zone.
     pub fn read(origin: &Name, bytes: &[u8]) -> Result<Delta, DeltaError> {
-        let mut rest = bytes;
-        let mut aside = AsideChanges::default();
-        if let Some((&ASIDE, after)) = rest.split_first() {
-            rest = after;
-            aside = AsideChanges::read(origin, &mut rest).ok_or(DeltaError::Malformed)?;
-        }
-        let marks = Marks::read(&mut rest).ok_or(DeltaError::Malformed)?;
-        let mut take_soa = || {
-            let (length, after) = rest.split_first_chunk().ok_or(DeltaError::Malformed)?;
-            let (wire, after) =
-                after.split_at_checked(u16::from_be_bytes(*length).into()).ok_or(DeltaError::Malformed)?;
-            rest = after;
-            read_soa(wire).ok_or(DeltaError::Malformed)
+        let mut reader = ByteReader(bytes);
+        let mut read = || {
+            let mut aside = AsideChanges::default();
+            if reader.0.first() == Some(&ASIDE) {
+                reader.u8()?;
+                aside = AsideChanges::read(origin, &mut reader)?;
+            }
+            let marks = Marks::read(&mut reader)?;
+            let mut take_soa = || {
+                let length = reader.u16()?;
+                read_soa(reader.take(length.into())?)
+            };
+            let (from, to) = (take_soa()?, take_soa()?);
+            let length = usize::try_from(reader.u64()?).ok()?;
+            let (removed, added) = (Block::read(origin, reader.take(length)?)?, Block::read(origin, reader.0)?);
+            Some(Delta { from, to, removed, added, marks, aside })
         };
-        let (from, to) = (take_soa()?, take_soa()?);
-        let (length, rest) = rest.split_first_chunk().ok_or(DeltaError::Malformed)?;
-        let length = usize::try_from(u64::from_be_bytes(*length)).map_err(|_| DeltaError::Malformed)?;
-        let (removed, added) = rest.split_at_checked(length).ok_or(DeltaError::Malformed)?;
-        let (removed, added) = (Block::read(origin, removed)?, Block::read(origin, added)?);
-        Ok(Delta { from, to, removed, added, marks, aside })
+        read().ok_or(DeltaError::Malformed)
     }
 }
 
@@ -344,65 +342,27 @@ fn compare_nodes(name: &Name, old: Node<'_>, new: Node<'_>, removed: &mut Block,
     if old.has_same_records(new) {
         return;
     }
-    let respelled = old.spelled != new.spelled;
-    let old_owner = old.spelled.unwrap_or(name.as_wire());
-    let new_owner = new.spelled.unwrap_or(name.as_wire());
-    for rrset in old.rrsets().filter(|rrset| rrset.rtype != rtype::SOA) {
-        match new.get(rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
-            None => removed.push_all(old_owner, rrset),
-            Some(other) if other == rrset => {}
-            Some(other) => push_missing(removed, old_owner, rrset, other),
-        }
-    }
-    for rrset in new.rrsets().filter(|rrset| rrset.rtype != rtype::SOA) {
-        match old.get(rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
-            None => added.push_all(new_owner, rrset),
-            Some(other) if other == rrset => {}
-            Some(other) => push_missing(added, new_owner, rrset, other),
+    let is_respelled = old.spelled != new.spelled;
+    for (block, node, other) in [(removed, old, new), (added, new, old)] {
+        let owner = node.spelled.unwrap_or(name.as_wire());
+        for rrset in node.rrsets().filter(|rrset| rrset.rtype != rtype::SOA) {
+            match other.get(rrset.rtype).filter(|other| other.ttl == rrset.ttl && !is_respelled) {
+                None => block.push_all(owner, rrset),
+                Some(other) if other == rrset => {}
+                Some(other) => push_missing(block, owner, rrset, other),
+            }
         }
     }
 }
 
 /// Appends the records of one set that another lacks.
 fn push_missing(block: &mut Block, owner: &[u8], rrset: Set<'_>, other: Set<'_>) {
+    let Set { rtype, ttl, .. } = rrset;
+    let push = |rdata| block.push(Record { owner, rtype, ttl, rdata });
     if other.count <= FEW_RECORDS {
-        let is_missing = |rdata: &&[u8]| other.rdatas().all(|other| other != *rdata);
-        rrset.rdatas().filter(is_missing).for_each(|rdata| block.push(owner, rrset, rdata));
-        return;
-    }
-    let others: HashSet<&[u8]> = other.rdatas().collect();
-    rrset.rdatas().filter(|rdata| !others.contains(rdata)).for_each(|rdata| block.push(owner, rrset, rdata));
-}
-
-/// A record that can be looked up.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    owner: Vec<u8>,
-    rtype: u16,
-    ttl: u32,
-    rdata: Vec<u8>,
-}
-
-impl Key {
-    /// The key of a record.
-    fn of(record: &Record<'_>) -> Key {
-        Key { owner: record.owner.to_vec(), rtype: record.rtype, ttl: record.ttl, rdata: record.rdata.to_vec() }
-    }
-
-    /// A block of records in canonical order.
-    fn collect(keys: HashSet<Key>) -> Block {
-        let mut keys: Vec<(Name, Key)> = keys.into_iter().filter_map(|key| Some((name_of(&key.owner)?, key))).collect();
-        keys.sort_by(|(a_name, a), (b_name, b)| {
-            let by_type = || a.rtype.cmp(&b.rtype);
-            let by_rdata = || rr::compare(a.rtype, &a.rdata, &b.rdata).then_with(|| a.rdata.cmp(&b.rdata));
-            a_name.canonical_cmp(b_name).then_with(by_type).then_with(by_rdata)
-        });
-        let mut block = Block::default();
-        for (_, key) in &keys {
-            if let Some(rrset) = RRset::build(key.rtype, key.ttl, vec![&key.rdata]) {
-                block.push_all(&key.owner, rrset.as_set());
-            }
-        }
-        block
+        rrset.rdatas().filter(|rdata| other.rdatas().all(|other| other != *rdata)).for_each(push);
+    } else {
+        let others: HashSet<&[u8]> = other.rdatas().collect();
+        rrset.rdatas().filter(|rdata| !others.contains(rdata)).for_each(push);
     }
 }

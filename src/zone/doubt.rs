@@ -9,7 +9,7 @@
 //! Cost: O(1) for a question; O(marks that are new) for a step, O(marks) where a whole copy replaces them.
 
 use super::repeated::{Repeated, hash_record, well_known_hash};
-use crate::zone::Zone;
+use crate::zone::{ByteReader, Zone};
 use std::collections::HashSet;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -184,23 +184,16 @@ impl Marks {
     }
 
     /// Takes marks from the front of bytes. Hashes of another build of the program mean nothing here.
-    pub fn read(bytes: &mut &[u8]) -> Option<Marks> {
-        let (kind, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let count = match *kind {
+    pub fn read(reader: &mut ByteReader<'_>) -> Option<Marks> {
+        let count = match reader.u8()? {
             UNKNOWN => return Some(Marks::Unknown),
             CLEAR => return Some(Marks::Clear),
             CHANGED => 2,
             ALL => 1,
             _ => return None,
         };
-        let mut number = || {
-            let (number, rest) = bytes.split_first_chunk()?;
-            *bytes = rest;
-            Some(u64::from_be_bytes(*number))
-        };
-        let (hash, mixed) = (number()?, Mixed::from_number(number()?));
-        let mut list = || (0..number()?).map(|_| number()).collect::<Option<Box<[u64]>>>();
+        let (hash, mixed) = (reader.u64()?, Mixed::from_number(reader.u64()?));
+        let mut list = || (0..reader.u64()?).map(|_| reader.u64()).collect::<Option<Box<[u64]>>>();
         let (first, second) = (list()?, if count == 2 { list()? } else { Box::default() });
         Some(match count {
             _ if hash != well_known_hash() => Marks::Unknown,
@@ -254,10 +247,10 @@ mod tests {
             let marks = Marks::between(&old, &new, mixed);
             let mut bytes = Vec::new();
             marks.write(&mut bytes);
-            let mut rest = &bytes[..];
-            prop_assert_eq!(Marks::read(&mut rest), Some(marks.clone()));
-            prop_assert!(rest.is_empty());
-            (0..bytes.len()).for_each(|end| assert!(Marks::read(&mut &bytes[..end]).is_none()));
+            let mut reader = ByteReader(&bytes);
+            prop_assert_eq!(Marks::read(&mut reader), Some(marks.clone()));
+            prop_assert!(reader.0.is_empty());
+            (0..bytes.len()).for_each(|end| assert!(Marks::read(&mut ByteReader(&bytes[..end])).is_none()));
             let (told, told_mixed) = marks.apply(&old);
             prop_assert_eq!(told.unknown, new.unknown);
             if !new.unknown {

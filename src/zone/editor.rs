@@ -6,17 +6,14 @@
 //!
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
-use super::node::{self, Node};
+use super::node::{self, LONG_OWNER, Node};
 use super::table::{self, ByHash, NodeChange, Table};
 use super::{Aside, Mixed, Owner, RRsets, Repeated, Sizes, Soa, Zone, ZoneError};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use wire::name::{MAX_NAME_BYTES, Name};
-use wire::rr::{self, RRset, Set, rtype};
-
-/// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
-pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
+use wire::name::Name;
+use wire::rr::{RRset, Set, rtype};
 
 /// A zone version in the making.
 pub struct Editor {
@@ -24,10 +21,11 @@ pub struct Editor {
     base: Table,
     pending: Pendings,
     counts: Counts,
-    repeated: Repeated,
-    /// Records told beside the version, as [`Zone::left_out`] and [`Zone::unanswered`].
-    aside: [Aside; 2],
-    mixed: Mixed,
+    /// What is told beside the records, as a [`Zone`] has it.
+    pub repeated: Repeated,
+    pub left_out: Aside,
+    pub unanswered: Aside,
+    pub mixed: Mixed,
     scratch: Vec<u8>,
 }
 
@@ -63,7 +61,8 @@ impl Editor {
             pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
-            aside: Default::default(),
+            left_out: Aside::default(),
+            unanswered: Aside::default(),
             mixed: Mixed::No,
             scratch: Vec::new(),
         }
@@ -80,7 +79,8 @@ impl Editor {
             base: zone.table.clone(),
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
-            aside: zone.aside().map(Aside::clone),
+            left_out: zone.left_out.clone(),
+            unanswered: zone.unanswered.clone(),
             mixed: zone.mixed,
             ..Editor::new(zone.origin.clone())
         }
@@ -88,12 +88,11 @@ impl Editor {
 
     /// Replaces all RRsets of a name, which must be within the origin. Returns whether anything changed.
     pub fn set(&mut self, name: &Name, rrsets: RRsets, spelled: Option<Arc<[u8]>>) -> bool {
-        debug_assert!(name.is_within(&self.origin));
         debug_assert!(rrsets.is_sorted_by_key(|rrset| rrset.rtype));
         let mut sets = std::mem::take(&mut self.scratch);
         sets.clear();
         node::write_sets(&rrsets, &mut sets);
-        let changed = self.set_bytes(owner_of(name, &self.origin), &sets, spelled.as_deref());
+        let changed = self.set_bytes(name.owner_in(&self.origin), &sets, spelled.as_deref());
         self.scratch = sets;
         changed
     }
@@ -137,7 +136,7 @@ impl Editor {
         counts.records = counts.records + new.records() - old.records();
         counts.owners = counts.owners + u64::from(!sets.is_empty()) - u64::from(!old.is_empty());
         counts.cuts = counts.cuts + u32::from(is_cut(sets, owner)) - u32::from(is_cut(old.sets, owner));
-        counts.odd = counts.odd + u32::from(is_odd(new)) - u32::from(is_odd(Node { owner, ..old }));
+        counts.odd = counts.odd + u32::from(new.is_odd()) - u32::from(Node { owner, ..old }.is_odd());
         counts.sizes.add(new);
         counts.sizes.remove(Node { owner, ..old });
         match found {
@@ -205,26 +204,6 @@ impl Editor {
         owners.map(|owner| Name::join(owner, &self.origin)).collect()
     }
 
-    /// Replaces what is known of repeated records.
-    pub fn set_repeated(&mut self, repeated: Repeated) {
-        self.repeated = repeated;
-    }
-
-    /// Replaces what is known of records that are left out.
-    pub fn set_left_out(&mut self, left_out: Aside) {
-        self.aside[0] = left_out;
-    }
-
-    /// Replaces all that is told beside the version.
-    pub(super) fn set_aside(&mut self, aside: [Aside; 2]) {
-        self.aside = aside;
-    }
-
-    /// Replaces for how long all removals are in doubt.
-    pub fn set_mixed(&mut self, mixed: Mixed) {
-        self.mixed = mixed;
-    }
-
     /// Closes the version.
     pub fn finish(self) -> Result<Zone, ZoneError> {
         self.finish_beside(&[])
@@ -249,8 +228,7 @@ impl Editor {
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
         let zone = Zone::close(self.origin, table, self.counts, self.repeated)?;
-        let [left_out, unanswered] = self.aside;
-        Ok(Zone { mixed: self.mixed, left_out, unanswered, ..zone })
+        Ok(Zone { mixed: self.mixed, left_out: self.left_out, unanswered: self.unanswered, ..zone })
     }
 }
 
@@ -313,7 +291,7 @@ impl Counts {
         self.owners += 1;
         self.cuts += u32::from(is_cut(node.sets, node.owner));
         self.wildcards += u32::from(is_wildcard(node.owner));
-        self.odd += u32::from(is_odd(node));
+        self.odd += u32::from(node.is_odd());
         self.sizes.add(node);
     }
 
@@ -337,6 +315,11 @@ impl Counts {
 }
 
 impl Zone {
+    /// Returns true if a zone with another origin may not be able to take every node below the origin as it stands.
+    pub fn has_odd_nodes(&self, origin: &Name) -> bool {
+        self.odd > 0 || origin.as_wire().len() > LONG_OWNER
+    }
+
     /// The counts of the version.
     pub(super) fn counts(&self) -> Counts {
         let Zone { records, owners, cuts, wildcards, odd, .. } = *self;
@@ -379,12 +362,6 @@ pub(super) fn exists(node: Node<'_>) -> bool {
     node.below > 0 || !node.is_empty()
 }
 
-/// The labels of a name in front of the origin.
-pub(super) fn owner_of<'a>(name: &'a Name, origin: &Name) -> &'a [u8] {
-    let wire = name.as_wire();
-    &wire[..wire.len() - origin.as_wire().len()]
-}
-
 /// The owner above one; none above the origin.
 pub(super) fn parent(owner: &[u8]) -> Option<&[u8]> {
     owner.first().map(|length| &owner[1 + usize::from(*length)..])
@@ -394,21 +371,6 @@ pub(super) fn parent(owner: &[u8]) -> Option<&[u8]> {
 pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
     let cuts = |set: Set<'_>| set.rtype == rtype::DNAME || set.rtype == rtype::NS && !owner.is_empty();
     node::sets(sets).any(cuts)
-}
-
-/// Returns true if another zone may not be able to take a node with records as it stands: for its spelling, its length,
-/// that of a record, or a type that is bound to its zone.
-pub(super) fn is_odd(node: Node<'_>) -> bool {
-    let is_bound = |rtype| match rtype {
-        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
-        _ => rr::is_dnssec(rtype),
-    };
-    let is_odd = || {
-        node.spelled.is_some()
-            || node.owner.len() > LONG_OWNER
-            || node.rrsets().any(|set| is_bound(set.rtype) || set.may_not_fit())
-    };
-    !node.owner.is_empty() && !node.is_empty() && is_odd()
 }
 
 /// Returns true if the first label is the asterisk (RFC 4592 section 2.1.1).

@@ -162,23 +162,10 @@ impl History {
     ///
     /// A serial alone says too little: replicas can publish different contents under the same sum of serials.
     pub fn since(&self, soa: &[u8]) -> Option<Vec<Arc<Delta>>> {
-        self.since_version(|delta| {
-            delta.from.rdatas().next().is_some_and(|from| rr::compare(rtype::SOA, from, soa).is_eq())
-        })
-    }
-
-    /// The steps from the version with a serial.
-    pub fn since_serial(&self, serial: Serial) -> Option<Vec<Arc<Delta>>> {
-        self.since_version(|delta| delta.from_serial() == serial)
-    }
-
-    /// The steps from the newest version that is the one.
-    fn since_version(&self, is_from: impl Fn(&Delta) -> bool) -> Option<Vec<Arc<Delta>>> {
-        let start = self.steps.iter().rposition(|step| is_from(&step.delta))?;
-        if self.is_barred(self.steps[start].delta.from_serial()) {
-            return None;
-        }
-        Some(self.steps.iter().skip(start).map(|step| step.delta.clone()).collect())
+        let is_soa = |from: &[u8]| rr::compare(rtype::SOA, from, soa).is_eq();
+        let start = self.steps.iter().rposition(|step| step.delta.from.rdatas().next().is_some_and(is_soa))?;
+        let is_known = !self.is_barred(self.steps[start].delta.from_serial());
+        is_known.then(|| self.between(start..self.len()))
     }
 
     /// Returns true if a serial may have stood for other contents than it does in the chain.

@@ -11,7 +11,7 @@ use super::builder::Builder;
 use super::editor::Editor;
 use super::repeated::well_known_hash;
 use super::table::{StoredTable, Table};
-use crate::zone::{Aside, Mixed, Repeated, Zone, ZoneError};
+use crate::zone::{Aside, ByteReader, Mixed, Repeated, Zone, ZoneError};
 use std::io::{self, Write};
 use wire::name::Name;
 
@@ -55,20 +55,23 @@ impl Zone {
 
     /// Reads an image of a zone in a format from [`OLDEST_IMAGE_FORMAT`] to [`IMAGE_FORMAT`]. What an older one does
     /// not say is not known.
-    pub fn read_image(origin: &Name, mut bytes: &[u8], format: u32) -> Result<Zone, ImageError> {
-        let found = Table::read(origin, &mut bytes)?;
-        let mut reader = Reader { rest: bytes };
-        let repeated = Repeated::read(&mut reader)?;
-        let mixed = if format >= 3 { Mixed::from_number(reader.number()?) } else { Mixed::Open };
+    pub fn read_image(origin: &Name, bytes: &[u8], format: u32) -> Result<Zone, ImageError> {
+        let mut reader = ByteReader(bytes);
+        let found = Table::read(origin, &mut reader)?;
+        let repeated = Repeated::read(&mut reader).ok_or(ImageError::Short)?;
+        let mixed = match format {
+            3.. => Mixed::from_number(reader.u64().ok_or(ImageError::Short)?),
+            _ => Mixed::Open,
+        };
         let mut aside = Default::default();
         if format >= 4 {
-            AsideChanges::read(origin, &mut reader.rest).ok_or(ImageError::Aside)?.apply(&mut aside);
+            AsideChanges::read(origin, &mut reader).ok_or(ImageError::Aside)?.apply(&mut aside);
         }
-        if !reader.rest.is_empty() {
+        if !reader.0.is_empty() {
             return Err(ImageError::Long);
         }
         let mut editor = match found {
-            StoredTable::Table(table, counts) => Editor::with_table(origin.clone(), table, counts),
+            StoredTable::Table(table, counts) => Editor::with_table(origin.clone(), table, *counts),
             StoredTable::Nodes(nodes) => {
                 let mut builder = Builder::new(origin.clone());
                 nodes.into_iter().for_each(|node| builder.push_sets(node.owner, node.spelled, node.sets));
@@ -76,24 +79,10 @@ impl Zone {
                 builder.into_editor(None, &[]).0
             }
         };
-        editor.set_repeated(repeated);
-        editor.set_mixed(mixed);
-        editor.set_aside(aside);
+        editor.repeated = repeated;
+        editor.mixed = mixed;
+        [editor.left_out, editor.unanswered] = aside;
         Ok(editor.finish()?)
-    }
-}
-
-/// Reader of the octets that are left.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl Reader<'_> {
-    /// Takes a number.
-    fn number(&mut self) -> Result<u64, ImageError> {
-        let (number, rest) = self.rest.split_first_chunk().ok_or(ImageError::Short)?;
-        self.rest = rest;
-        Ok(u64::from_be_bytes(*number))
     }
 }
 
@@ -107,13 +96,13 @@ impl Repeated {
     }
 
     /// Reads what was known. Hashes of another build of the program mean nothing here, as the well-known one tells.
-    fn read(reader: &mut Reader<'_>) -> Result<Repeated, ImageError> {
-        let (unknown, hash, count) = (reader.number()? != 0, reader.number()?, reader.number()?);
+    fn read(reader: &mut ByteReader<'_>) -> Option<Repeated> {
+        let (unknown, hash, count) = (reader.u64()? != 0, reader.u64()?, reader.u64()?);
         let mut repeated = Repeated { unknown, ..Repeated::default() };
         for _ in 0..count {
-            repeated.insert_hash(reader.number()?);
+            repeated.insert_hash(reader.u64()?);
         }
-        Ok(if hash == well_known_hash() || repeated.is_none() { repeated } else { Repeated::unknown() })
+        Some(if hash == well_known_hash() || repeated.is_none() { repeated } else { Repeated::unknown() })
     }
 }
 

@@ -31,6 +31,11 @@ fn counters(zone: &Zone) -> (u64, u64, u32, u32, Soa, Sizes) {
     (zone.records, zone.owners, zone.cuts, zone.wildcards, zone.soa, zone.sizes.clone())
 }
 
+/// Returns true if a history leads from the version with a serial to the present one.
+fn leads_from(history: &History, serial: Serial) -> bool {
+    history.position(serial).is_some_and(|place| place < history.len())
+}
+
 proptest! {
     /// Applying the difference to the old version gives the new one, and its inverse leads back.
     #[test]
@@ -127,7 +132,7 @@ proptest! {
             let soa = zone.soa_rrset().rdatas().next().unwrap();
             let steps = history.since(soa);
             prop_assert_eq!(steps.is_some(), index >= deltas.len() - history.len());
-            prop_assert_eq!(history.since_serial(zone.soa.serial).is_some(), steps.is_some());
+            prop_assert_eq!(leads_from(&history, zone.soa.serial), steps.is_some());
             if let Some(steps) = steps {
                 let end = steps.iter().fold((**zone).clone(), |zone, delta| delta.apply(&zone).unwrap());
                 prop_assert_eq!(&end, &**zones.last().unwrap());
@@ -356,7 +361,7 @@ fn a_record_that_is_vetoed_stays_and_counts_as_repeated() {
     let mut vetoes = Vetoes::default();
     vetoes.insert(&doubt);
     let patched = patch_with(BASE, &vetoes, change);
-    assert_eq!((patched.doubts, patched.vetoed), (vec![], 2));
+    assert_eq!(patched.doubts, []);
     let zone = patched.loaded.zone;
     assert_eq!(format!("{zone:?}"), format!("{:?}", self::zone("z.", "@ 30 SOA 2\na 30 A 192.0.2.1")));
     assert!(zone.repeated.holds(b"\x01a\x01z\x00", rtype::A, &[192, 0, 2, 1]));
@@ -410,7 +415,7 @@ fn a_serial_that_stood_for_other_contents_leads_nowhere() {
     let (_, deltas) = chain(&[text(5, "192.0.2.1"), text(5, "192.0.2.2"), text(6, "192.0.2.3"), text(7, "192.0.2.4")]);
     let mut history = History::default();
     deltas.iter().for_each(|delta| history.push(delta.clone(), &limits));
-    assert_eq!([5, 6].map(|serial| history.since_serial(Serial(serial)).is_some()), [false, true]);
+    assert_eq!([5, 6].map(|serial| leads_from(&history, Serial(serial))), [false, true]);
     // The serial fell and came again.
     let (_, deltas) = chain(&[
         text(5, "192.0.2.1"),
@@ -421,12 +426,12 @@ fn a_serial_that_stood_for_other_contents_leads_nowhere() {
     ]);
     let mut history = History::default();
     deltas.iter().for_each(|delta| history.push(delta.clone(), &limits));
-    assert_eq!([4, 5, 6].map(|serial| history.since_serial(Serial(serial)).is_some()), [false, false, true]);
+    assert_eq!([4, 5, 6].map(|serial| leads_from(&history, Serial(serial))), [false, false, true]);
     // Replaced as a whole under the same serial.
     let mut history = History::default();
     history.break_off(Serial(5), Serial(5));
     deltas[2..].iter().for_each(|delta| history.push(delta.clone(), &limits));
-    assert_eq!([5, 6].map(|serial| history.since_serial(Serial(serial)).is_some()), [false, true]);
+    assert_eq!([5, 6].map(|serial| leads_from(&history, Serial(serial))), [false, true]);
     // Once the chain begins behind it, the bar is of no use: serials go around.
     let few = HistoryLimits { versions: 1, ..limits };
     history.limit(&few);

@@ -67,6 +67,7 @@ pub struct Loader {
 pub(super) type Raw<R> = (u16, u32, R);
 
 /// Records that came one behind the other and have one owner.
+#[derive(Default)]
 struct Group {
     /// Owner as the primary spells the first of them.
     owner: NameBuf,
@@ -74,13 +75,6 @@ struct Group {
     bytes: Vec<u8>,
     /// Buffer to which the sets are written.
     sets: Vec<u8>,
-}
-
-impl Group {
-    /// Starts with no records.
-    fn new() -> Group {
-        Group { owner: NameBuf::root(), records: Vec::new(), bytes: Vec::new(), sets: Vec::new() }
-    }
 }
 
 /// A full transfer as a zone version.
@@ -98,7 +92,7 @@ impl Loader {
             builder: Builder::new(origin.clone()),
             origin,
             kept: None,
-            group: Box::new(Group::new()),
+            group: Box::default(),
             anomalies: Anomalies::default(),
             records: 0,
             repeated: Repeated::default(),
@@ -110,11 +104,6 @@ impl Loader {
     /// Starts a zone without records, to be compared with a version on the way.
     pub fn against(base: Arc<Zone>) -> Loader {
         Loader { kept: Some(Kept::new(base.clone())), ..Loader::new(base.origin.clone()) }
-    }
-
-    /// The zone's origin.
-    pub fn origin(&self) -> &Name {
-        &self.origin
     }
 
     /// Number of records taken so far.
@@ -212,8 +201,8 @@ impl Loader {
             (Some(kept), Some(base)) => builder.compare(base, kept.gone()),
             _ => builder.into_editor(base, &[]),
         };
-        editor.set_repeated(repeated);
-        editor.set_left_out(*left_out);
+        editor.repeated = repeated;
+        editor.left_out = *left_out;
         Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }
 }
@@ -245,7 +234,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
         }
         rrsets.push(Arc::new(rrset));
     }
-    let dropped = settle_aliases(&mut rrsets);
+    let dropped = resolve_aliases(&mut rrsets);
     if !dropped.is_empty() {
         anomalies.aliases += dropped.len() as u64;
         repeated.insert_all(owner);
@@ -259,7 +248,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
 ///
 /// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and
 /// others). Data wins over an alias: addresses that exist are more use than a pointer to others.
-pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
+pub fn resolve_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
     let mut dropped = Vec::new();
     let mut drop = |rrset: &RRset, kept: usize| {
         let record = |rdata: &[u8]| AsideRecord { rtype: rrset.rtype, ttl: rrset.ttl, rdata: rdata.into() };

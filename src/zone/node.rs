@@ -9,7 +9,11 @@
 
 use crate::zone::RRsets;
 use std::sync::Arc;
-use wire::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
+use wire::name::MAX_NAME_BYTES;
+use wire::rr::{self, RRset, Set, put_number, put_sized, rtype, take_number, take_sized};
+
+/// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
+pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
 
 /// Contents of a zone at one owner name; a view that costs nothing to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -71,6 +75,11 @@ impl<'a> Node<'a> {
         sets(self.sets)
     }
 
+    /// Returns true if the node has the address of a host.
+    pub fn has_address(self) -> bool {
+        self.rrsets().any(|set| matches!(set.rtype, rtype::A | rtype::AAAA))
+    }
+
     /// Returns true if another node has the same records under the same spelling.
     pub fn has_same_records(self, other: Node<'_>) -> bool {
         self.sets == other.sets && self.spelled == other.spelled
@@ -84,6 +93,21 @@ impl<'a> Node<'a> {
     /// Number of records.
     pub fn records(self) -> u64 {
         self.rrsets().map(|set| u64::from(set.count)).sum()
+    }
+
+    /// Returns true if another zone may not be able to take a node with records below the origin as it stands: for its
+    /// spelling, its length, that of a record, or a type that is bound to its zone.
+    pub fn is_odd(self) -> bool {
+        let is_bound = |rtype| match rtype {
+            rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
+            _ => rr::is_dnssec(rtype),
+        };
+        let is_odd = || {
+            self.spelled.is_some()
+                || self.owner.len() > LONG_OWNER
+                || self.rrsets().any(|set| is_bound(set.rtype) || set.may_not_fit())
+        };
+        !self.owner.is_empty() && !self.is_empty() && is_odd()
     }
 
     /// The RRsets, each by itself.
@@ -107,4 +131,16 @@ pub(super) fn sets<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Set<'a>> + C
 /// Writes sets one behind the other, as a node holds them.
 pub(super) fn write_sets(rrsets: &[Arc<RRset>], out: &mut Vec<u8>) {
     rrsets.iter().for_each(|rrset| rrset.as_set().write(out));
+}
+
+/// Writes records of one type, which differ, as a set with a TTL; returns its octets in an answer.
+pub(super) fn write_records(records: &[(u16, u32, &[u8])], ttl: u32, out: &mut Vec<u8>) -> usize {
+    let (rtype, _, rdata) = records[0];
+    if records.len() == 1 {
+        return Set::write_single(rtype, ttl, rdata, out);
+    }
+    let set = RRset::build(rtype, ttl, records.iter().map(|record| record.2).collect());
+    let set = set.expect("a group of records has one");
+    set.as_set().write(out);
+    set.as_set().wire_bytes()
 }

@@ -29,7 +29,7 @@ use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Z
 use std::ops::Range;
 use std::sync::Arc;
 use wire::name::{Name, NameBuf};
-use wire::rr::{self, RRset, Set, rtype};
+use wire::rr::{self, rtype};
 
 /// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;
@@ -73,8 +73,6 @@ pub struct Patched {
     pub present: u64,
     /// Records that are gone and may still be at the primary.
     pub doubts: Vec<Removal>,
-    /// Removals of records that stay all the same.
-    pub vetoed: u64,
 }
 
 impl Patcher {
@@ -201,18 +199,16 @@ impl Patcher {
                 editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
             }
         }
-        let Some(Patch { repeated, anomalies, touched, left_out, absent, present, doubts, vetoed, .. }) =
+        let Some(Patch { repeated, anomalies, touched, left_out, absent, present, doubts, .. }) =
             patches.into_iter().reduce(Patch::join)
         else {
             unreachable!("there is the one of the apex");
         };
-        editor.set_repeated(repeated);
-        let mut all_left_out = base.left_out.clone();
-        left_out.into_iter().for_each(|(name, records)| all_left_out.set(name, records));
-        editor.set_left_out(all_left_out);
-        editor.set_mixed(mixed);
+        editor.repeated = repeated;
+        left_out.into_iter().for_each(|(name, records)| editor.left_out.set(name, records));
+        editor.mixed = mixed;
         let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
-        Ok(Patched { loaded, absent, present, doubts, vetoed })
+        Ok(Patched { loaded, absent, present, doubts })
     }
 }
 
@@ -233,7 +229,6 @@ struct Patch<'a> {
     absent: u64,
     present: u64,
     doubts: Vec<Removal>,
-    vetoed: u64,
 }
 
 /// Contents of a name after its changes.
@@ -262,7 +257,6 @@ impl<'a> Patch<'a> {
             absent: 0,
             present: 0,
             doubts: Vec::new(),
-            vetoed: 0,
         }
     }
 
@@ -276,7 +270,6 @@ impl<'a> Patch<'a> {
             anomalies: self.anomalies.add(other.anomalies),
             absent: self.absent + other.absent,
             present: self.present + other.present,
-            vetoed: self.vetoed + other.vetoed,
             ..self
         }
     }
@@ -305,7 +298,6 @@ impl<'a> Patch<'a> {
                 (false, Some(index)) => {
                     if self.is_in_doubt(owner, change, rdata) {
                         if self.vetoes.holds(name().as_wire(), rtype, rdata) {
-                            self.vetoed += 1;
                             self.repeated.insert(name().as_wire(), rtype, rdata);
                             continue;
                         }
@@ -390,18 +382,9 @@ impl<'a> Patch<'a> {
     /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that
     /// counts.
     fn write_set(&mut self, records: &[Raw<&[u8]>], base_ttl: Option<u32>, out: &mut Vec<u8>) {
-        let (rtype, first_ttl, rdata) = records[0];
-        let ttl = base_ttl.unwrap_or_else(|| records.iter().map(|record| record.1).min().unwrap_or(first_ttl));
+        let ttl = base_ttl.unwrap_or_else(|| records.iter().map(|record| record.1).min().unwrap_or_default());
         self.anomalies.mixed_ttls += u64::from(base_ttl.is_none() && records.iter().any(|record| record.1 != ttl));
-        let wire_bytes = if records.len() == 1 {
-            Set::write_single(rtype, ttl, rdata, out)
-        } else {
-            let rdatas = records.iter().map(|record| record.2).collect();
-            let set = RRset::build(rtype, ttl, rdatas).expect("a group of records has one");
-            set.as_set().write(out);
-            set.as_set().wire_bytes()
-        };
-        self.anomalies.oversized += u64::from(wire_bytes > MAX_ANSWER_BYTES);
+        self.anomalies.oversized += u64::from(node::write_records(records, ttl, out) > MAX_ANSWER_BYTES);
     }
 }
 

@@ -30,6 +30,7 @@ pub use union::Union;
 use super::node::Node;
 use shard::{Freezer, Shard};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// Shards of a group, as a power of two.
@@ -121,15 +122,15 @@ impl<'a> Stored<'a> {
 impl Default for Table {
     fn default() -> Table {
         let shard = Freezer::default().freeze(&[], &[]);
-        Table::of([Arc::from([shard])].into(), 0, 0, Arc::new([]))
+        Table::of(&[shard], 0, 0, Arc::new([]))
     }
 }
 
 impl Table {
-    /// A table of shards in groups. O(shards)
-    fn of(groups: Arc<[Arc<[Shard]>]>, bits: u32, names: usize, sources: Arc<[Table]>) -> Table {
-        let octets = groups.iter().map(|group| weigh(group)).sum();
-        Table { groups, bits, names, octets, sources }
+    /// A table of shards. O(shards)
+    fn of(shards: &[Shard], bits: u32, names: usize, sources: Arc<[Table]>) -> Table {
+        let groups = shards.chunks(1 << GROUP_BITS).map(Arc::from).collect();
+        Table { groups, bits, names, octets: weigh(shards), sources }
     }
 
     /// Number of nodes.
@@ -185,12 +186,11 @@ impl Table {
     /// Number of nodes in front of each shard, in the order of [`Table::iter`].
     pub fn starts(&self) -> Vec<u32> {
         let mut start = 0;
-        let shards = self.groups.iter().flat_map(|group| group.iter());
         let next = |shard: &Shard| {
             start += shard.names() as u32;
             start - shard.names() as u32
         };
-        shards.map(next).collect()
+        self.shards().map(next).collect()
     }
 
     /// The node of an owner with its number in the order of [`Table::iter`]; `starts` is what [`Table::starts`] gives.
@@ -203,18 +203,18 @@ impl Table {
 
     /// All nodes, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Node<'_>> {
-        let shards = self.groups.iter().flat_map(|group| group.iter());
-        shards.flat_map(|shard| (0..shard.names()).map(|index| shard.node(index).0))
+        self.shards().flat_map(Shard::nodes).map(|(node, _)| node)
     }
 
     /// All nodes as they are stored, those together whose hashes begin alike.
     pub fn stored(&self) -> impl Iterator<Item = Stored<'_>> {
-        let shards = self.groups.iter().flat_map(|group| group.iter());
-        let each = |shard, index| {
-            let (node, bytes) = Shard::node(shard, index);
-            Stored { node, hash: hash(node.owner), bytes }
-        };
-        shards.flat_map(move |shard| (0..shard.names()).map(move |index| each(shard, index)))
+        let nodes = self.shards().flat_map(Shard::nodes);
+        nodes.map(|(node, bytes)| Stored { node, hash: hash(node.owner), bytes })
+    }
+
+    /// All shards, in order.
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.groups.iter().flat_map(|group| group.iter())
     }
 
     /// The shard of a hash.
@@ -244,6 +244,14 @@ fn bits_for(names: usize, before: u32) -> u32 {
     }
     // Half way between most and least.
     (names / (MOST_NAMES / 2)).checked_ilog2().unwrap_or(0)
+}
+
+/// The shards of a table with so many bits that hold what a shard of one with other bits does.
+fn overlapping(index: usize, bits: u32, others: u32) -> Range<usize> {
+    match others.checked_sub(bits) {
+        Some(more) => index << more..(index + 1) << more,
+        None => index >> (bits - others)..(index >> (bits - others)) + 1,
+    }
 }
 
 /// Octets that shards take in memory.

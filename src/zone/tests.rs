@@ -71,7 +71,7 @@ fn empty_non_terminals_come_and_go_with_what_is_below() {
 }
 
 #[test]
-fn odd_input_is_settled_and_counted() {
+fn odd_input_is_put_right_and_counted() {
     let loaded = load(
         "z.",
         "@ 30 SOA 1

@@ -5,19 +5,13 @@
 //!
 //! Cost: O(names); O(octets) for names that several have.
 
-use super::editor::LONG_OWNER;
 use super::table::Union;
 use super::{Editor, Node, RRsets, Zone};
 use wire::name::Name;
 
 impl Zone {
-    /// Returns true if a zone with another origin can take every node below the origin as it stands.
-    pub fn is_even(&self, origin: &Name) -> bool {
-        self.odd == 0 && origin.as_wire().len() <= LONG_OWNER
-    }
-
-    /// Begins a version with what zones hold, each of them [even](Zone::is_even): `unite` says what stands for an owner
-    /// that several have, the apex among them. Returns also what it says beside that.
+    /// Begins a version with what zones hold, none of which [has odd nodes](Zone::has_odd_nodes): `unite` says what
+    /// stands for an owner that several have, the apex among them. Returns also what it says beside that.
     pub fn unite<T: Send + Sync>(
         origin: Name,
         zones: &[&Zone],

@@ -53,7 +53,7 @@ impl Memory {
 
     /// Serves another tree's domain, too.
     pub fn add_sibling(&mut self, sibling: &Memory) {
-        let origin = sibling.tree.plan().origin.clone();
+        let origin = sibling.tree.plan.origin.clone();
         self.zones.insert(origin.clone(), sibling.zones[&origin].clone());
         self.serve(State::Ok);
     }

@@ -27,8 +27,8 @@ async fn the_removal_of_one_copy_is_asked_about_after_a_restart() {
     wait_for(&stand, &stand.sites[0].records());
     stand.daemon.kill_and_restart(|| ());
     let site = &mut stand.sites[0];
-    let found = site.datacenter.instances().iter().find(|instance| instance.addresses().len() == 2);
-    let alias = found.expect("an instance with two addresses").alias().to_owned();
+    let found = site.datacenter.instances().iter().find(|instance| instance.addresses.len() == 2);
+    let alias = found.expect("an instance with two addresses").alias.clone();
     assert!(site.datacenter.set_dual_stack(&alias, false, SystemTime::now()));
     site.publish();
     wait_for(&stand, &stand.sites[0].records());

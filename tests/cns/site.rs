@@ -309,8 +309,8 @@ impl Site {
                 _ if count < FEW => _ = self.datacenter.scale_up("web", 10, now),
                 0 if count < MANY => _ = self.datacenter.scale_up("web", self.random.between(1, 5), now),
                 0 | 1 => _ = self.datacenter.scale_down("web", self.random.between(1, 3), now),
-                2 => _ = self.datacenter.set_up(instance.alias(), !instance.is_up(), now),
-                _ => _ = self.datacenter.set_dual_stack(instance.alias(), instance.addresses().len() == 1, now),
+                2 => _ = self.datacenter.set_up(&instance.alias, !instance.up, now),
+                _ => _ = self.datacenter.set_dual_stack(&instance.alias, instance.addresses.len() == 1, now),
             }
         }
     }

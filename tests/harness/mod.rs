@@ -63,7 +63,7 @@ pub use random::Random;
 pub use record::{Record, difference, rtype, type_text};
 pub use registrar::Registrar;
 pub use relay::{Questions, Relay, Weather};
-pub use resolver::Resolver;
+pub use resolver::PackagedResolver;
 pub use secondary::{Secondary, SecondaryPlan, TsigKey};
 pub use storm::{Storm, StormPlan, Toll};
 pub use terminal::Terminal;

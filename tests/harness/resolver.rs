@@ -1,4 +1,4 @@
-//! Real resolvers: BIND, Unbound, Knot Resolver and PowerDNS Recursor, as they are packaged.
+//! Real resolvers: BIND, Unbound, Knot PackagedResolver and PowerDNS Recursor, as they are packaged.
 //!
 //! A resolver is told where zones are, where it may listen and write, and not to validate, since the root that its keys
 //! are for is not asked here. All else is what the package or the program has by itself: limits on what it takes above
@@ -27,17 +27,19 @@ const KINDS: [(&str, Configure); 4] = [
 ];
 
 /// A running resolver.
-pub struct Resolver {
+pub struct PackagedResolver {
     name: &'static str,
     address: SocketAddr,
     process: Process,
 }
 
-impl Resolver {
+impl PackagedResolver {
     /// Starts one of each, which ask `server` for these zones, and waits until all resolve them.
-    pub fn start_all(folder: &Folder, zones: &[&Dname], server: SocketAddr) -> Vec<Resolver> {
-        let mut resolvers: Vec<Resolver> =
-            KINDS.iter().map(|(name, configure)| Resolver::start(name, *configure, folder, zones, server)).collect();
+    pub fn start_all(folder: &Folder, zones: &[&Dname], server: SocketAddr) -> Vec<PackagedResolver> {
+        let mut resolvers: Vec<PackagedResolver> = KINDS
+            .iter()
+            .map(|(name, configure)| PackagedResolver::start(name, *configure, folder, zones, server))
+            .collect();
         for resolver in &mut resolvers {
             for zone in zones {
                 let address = resolver.address;
@@ -57,7 +59,7 @@ impl Resolver {
         folder: &Folder,
         zones: &[&Dname],
         server: SocketAddr,
-    ) -> Resolver {
+    ) -> PackagedResolver {
         let mut port = Port::reserve();
         let home = folder.subfolder(&format!("resolver-{name}"));
         let arguments = configure(&home, port.address(), zones, server);
@@ -65,7 +67,7 @@ impl Resolver {
         command.args(arguments).current_dir(&home);
         let address = port.release();
         let process = Process::start(name, &mut command, &home.join("log"));
-        Resolver { name, address, process }
+        PackagedResolver { name, address, process }
     }
 
     /// Name of the program.
@@ -120,7 +122,7 @@ fn configure_unbound(home: &Path, address: SocketAddr, zones: &[&Dname], server:
     ["-d", "-p", "-c", &configuration.display().to_string()].map(String::from).to_vec()
 }
 
-/// Knot Resolver with the modules and the size of the cache that its package sets. Those that ask the root by
+/// Knot PackagedResolver with the modules and the size of the cache that its package sets. Those that ask the root by
 /// themselves are left out, as is the root's key.
 fn configure_kresd(home: &Path, address: SocketAddr, zones: &[&Dname], server: SocketAddr) -> Vec<String> {
     let mut text = format!(

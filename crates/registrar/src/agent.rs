@@ -8,7 +8,7 @@
 use crate::config::{Config, HealthPlan};
 use crate::health::{self, Unhealthy};
 use crate::nodes::Nodes;
-use crate::session::{self, Heard, Listening, Session};
+use crate::session::{self, Session};
 use crate::state::{Effect, Event, Machine, State, Tolerance, Work};
 use crate::writes::{Report, Writer};
 use std::future::Future;
@@ -28,10 +28,10 @@ const STOPPING: Duration = Duration::from_secs(5);
 /// Message from a task to the agent.
 enum Message {
     Connected(Session),
-    Heard(Heard),
+    /// An event that says all by itself.
+    Event(Event),
     Finished(Work, Report),
     Checked(Result<(), Unhealthy>),
-    Woken,
     Stop,
     /// The end cannot wait any longer.
     Overdue,
@@ -53,7 +53,8 @@ pub struct Agent {
     course: Course,
     machine: Machine,
     started: Instant,
-    session: Option<(Session, Listening)>,
+    /// The session, and the tasks that listen to it.
+    session: Option<(Session, JoinSet<()>)>,
     /// Ids of all sessions so far.
     sessions: Vec<i64>,
     /// Names that other sessions have, as was last said.
@@ -103,10 +104,6 @@ impl Agent {
         loop {
             self.start_checks();
             let message = self.receiver.recv().await.expect("the agent itself can send");
-            if matches!(message, Message::Overdue) {
-                warn!(target: TARGET, "ZooKeeper cannot be told; the records stay until the session has timed out");
-                break;
-            }
             let before = self.machine.state();
             let mut ended = false;
             for effect in self.take(message) {
@@ -133,9 +130,7 @@ impl Agent {
                 self.begin_session(session);
                 Event::Connected
             }
-            Message::Heard(Heard::Disturbed) => Event::Disturbed,
-            Message::Heard(Heard::Resumed) => Event::Resumed,
-            Message::Heard(Heard::Lost) => Event::Lost,
+            Message::Event(event) => event,
             Message::Finished(work, report) => Event::Finished { done: self.judge_work(work, report) },
             Message::Checked(result) => {
                 if let Err(fault) = &result {
@@ -143,7 +138,6 @@ impl Agent {
                 }
                 Event::Checked { healthy: result.is_ok() }
             }
-            Message::Woken => Event::Woken,
             Message::Stop => {
                 info!(target: TARGET, "told to stop");
                 self.report(async {
@@ -152,22 +146,20 @@ impl Agent {
                 });
                 Event::Stop
             }
-            Message::Overdue => return vec![Effect::End],
+            Message::Overdue => {
+                warn!(target: TARGET, "ZooKeeper cannot be told; the records stay until the session has timed out");
+                return vec![Effect::End];
+            }
         };
-        // The machine is replaced at once.
-        let idle = Machine::new(Tolerance { threshold: 1, period: Duration::ZERO }, false);
-        let machine = std::mem::replace(&mut self.machine, idle);
-        let (machine, effects) = machine.step(event, self.started.elapsed());
-        self.machine = machine;
-        effects
+        self.machine.step(event, self.started.elapsed())
     }
 
     /// Starts what the machine wants done.
     async fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Connect => {
-                if let Some((_, listening)) = self.session.take() {
-                    listening.end().await;
+                if let Some((_, mut listening)) = self.session.take() {
+                    listening.shutdown().await;
                 }
                 let (config, outlives) = (self.config.clone(), self.course == Course::Once);
                 self.report(async move { Message::Connected(session::connect(&config.zookeeper, outlives).await) });
@@ -179,7 +171,7 @@ impl Agent {
                 }
                 self.waking = Some(self.report(async move {
                     sleep(wait).await;
-                    Message::Woken
+                    Message::Event(Event::Woken)
                 }));
             }
             Effect::End => {}
@@ -206,17 +198,13 @@ impl Agent {
     /// Takes a new session and listens to it.
     fn begin_session(&mut self, session: Session) {
         self.sessions.push(session.client.session_id().0);
-        let (heard, mut queue) = unbounded_channel();
         let paths = self.nodes.owned.iter().chain(&self.nodes.service).map(|node| node.path.clone());
-        let listening = Listening::start(&session, paths, self.config.registration.heartbeat, &heard);
         let sender = self.sender.clone();
-        // Ends when the session's listeners have ended.
-        drop(heard);
-        self.tasks.spawn(async move {
-            while let Some(heard) = queue.recv().await {
-                let _ = sender.send(Message::Heard(heard));
-            }
-        });
+        let tell = move |event| {
+            // The receiver is gone only when the agent ends.
+            let _ = sender.send(Message::Event(event));
+        };
+        let listening = session::listen(&session, paths, self.config.registration.heartbeat, tell);
         self.session = Some((session, listening));
     }
 
@@ -227,12 +215,7 @@ impl Agent {
         let taken = self.taken.clone();
         self.report(async move {
             let writer = Writer { client: &client, nodes: &nodes, sessions: &sessions, taken: &taken };
-            let report = match work {
-                Work::Register => writer.register().await,
-                Work::Repair => writer.repair().await,
-                Work::Remove => writer.remove().await,
-            };
-            Message::Finished(work, report)
+            Message::Finished(work, writer.run(work).await)
         });
     }
 
@@ -276,8 +259,8 @@ impl Agent {
         self.tasks.shutdown().await;
         // Clients that nobody took close their sessions with the queue.
         drop(self.receiver);
-        if let Some((session, listening)) = self.session.take() {
-            listening.end().await;
+        if let Some((session, mut listening)) = self.session.take() {
+            listening.shutdown().await;
             if self.course == Course::Lasting {
                 session::close(session).await;
             }
@@ -300,7 +283,8 @@ async fn check_forever(plan: HealthPlan, sender: UnboundedSender<Message>, once:
 pub async fn unregister(config: &Config, nodes: &Nodes) -> Result<Report, ()> {
     let limit = config.zookeeper.session_timeout;
     let Ok(session) = timeout(limit, session::connect(&config.zookeeper, false)).await else { return Err(()) };
-    let report = timeout(limit, Writer { client: &session.client, nodes, sessions: &[], taken: &[] }.remove()).await;
+    let report =
+        timeout(limit, Writer { client: &session.client, nodes, sessions: &[], taken: &[] }.run(Work::Remove)).await;
     session::close(session).await;
     report.map_err(|_| ())
 }
@@ -319,8 +303,8 @@ mod tests {
         let nodes = Nodes::new(&config.registration, "n1", "192.0.2.1").unwrap();
         let mut agent = Agent::new(config, nodes, Course::Lasting);
         for _ in 0..100 {
-            agent.report(async { Message::Woken });
-            assert!(matches!(agent.receiver.recv().await, Some(Message::Woken)));
+            agent.report(async { Message::Event(Event::Woken) });
+            assert!(matches!(agent.receiver.recv().await, Some(Message::Event(Event::Woken))));
         }
         assert!(agent.tasks.len() < 10, "{} tasks", agent.tasks.len());
     }

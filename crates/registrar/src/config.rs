@@ -122,8 +122,8 @@ fn read_file(reader: &mut Reader<'_>, root: &Node) -> Option<Config> {
 fn read_zookeeper(reader: &mut Reader<'_>, node: &Node) -> Option<ZooKeeperPlan> {
     const KEYS: [&str; 5] = ["servers", "timeout", "sessionTimeout", "connectTimeout", "retry"];
     let block = Block::open(reader, node, "\"zookeeper\"", &KEYS)?;
-    let servers = block.need(reader, "servers", "a list such as [{\"host\": \"10.0.0.1\", \"port\": 2181}]")?;
     let wanted = "a list such as [{\"host\": \"10.0.0.1\", \"port\": 2181}]";
+    let servers = block.need(reader, "servers", wanted)?;
     let list = reader.list("servers", &servers.node, wanted, |reader, _, node| read_server(reader, node))?;
     if matches!(&servers.node.value, Value::List(items) if items.is_empty()) {
         reader.error(servers.node.at, format!("\"servers\" is empty; write {wanted}"));
@@ -160,15 +160,15 @@ fn read_server(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
         reader.error(node.at, "\"host\" is missing; write the address or name of the server".to_string());
     }
     let port = block.need(reader, "port", "the port for clients, mostly 2181");
-    let port = port.and_then(|entry| reader.integer("port", &entry.node, 1..=65535));
+    let port = port.and_then(|entry| reader.integer::<u16>("port", &entry.node, 1..=65535));
     let host = host?;
     let text = reader.text(&host.key, &host.node, "an address or a name")?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_address = text.parse::<std::net::Ipv6Addr>().is_ok();
     if !is_address && (text.is_empty() || !text.bytes().all(is_plain)) {
         let text = shorten(text);
-        reader.error(host.node.at, format!("\"{text}\" is no server; write an address or a name without a port"));
-        return None;
+        let message = format!("\"{text}\" is no server; write an address or a name without a port");
+        return reader.refuse(host.node.at, message);
     }
     let port = port?;
     Some(if is_address { format!("[{text}]:{port}") } else { format!("{text}:{port}") })
@@ -192,19 +192,17 @@ fn read_health(reader: &mut Reader<'_>, node: &Node) -> Option<HealthPlan> {
     };
     let (interval, timeout, period) = (time("interval", 60_000), time("timeout", 1000), time("period", 300_000));
     let threshold = block.entry("threshold");
-    let threshold = threshold.and_then(|entry| reader.integer("threshold", &entry.node, 1..=MOST_FAILURES));
-    let threshold = threshold.unwrap_or(5) as usize;
+    let threshold = threshold.and_then(|entry| reader.integer::<usize>("threshold", &entry.node, 1..=MOST_FAILURES));
+    let threshold = threshold.unwrap_or(5);
     let spread = interval.saturating_mul(threshold as u32 - 1);
     if spread > period {
         let (place, least) = (block.entry("period").map_or(node.at, |entry| entry.node.at), spread.as_millis());
-        reader.warn(
-            place,
-            format!(
-                "{threshold} failures cannot fall within \"period\", because checks are {} ms apart; the instance would never be taken \
+        let message = format!(
+            "{threshold} failures cannot fall within \"period\", because checks are {} ms apart; the instance would never be taken \
                  out of service; write at least {least}",
-                interval.as_millis()
-            ),
+            interval.as_millis()
         );
+        reader.warn(place, message);
     }
     let output = block.entry("stdoutMatch").and_then(|entry| read_output_rule(reader, &entry.node));
     let mut choice = |key| block.entry(key).and_then(|entry| reader.boolean(key, &entry.node)).unwrap_or(false);
@@ -253,8 +251,7 @@ fn read_output_rule(reader: &mut Reader<'_>, node: &Node) -> Option<OutputRule> 
                 "\"pattern\" cannot be used: {reason}; write it without look-around and backreferences, as the regular \
                  expressions of Rust are"
             );
-            reader.error(pattern.node.at, message);
-            None
+            reader.refuse(pattern.node.at, message)
         }
     }
 }
@@ -276,22 +273,14 @@ fn read_level(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
 
 /// Our level for one of Bunyan's, a word or a number: lines of that number and above are written.
 pub fn level_of(text: &str) -> Option<&'static str> {
-    let number = match text {
-        "trace" => 10,
-        "debug" => 20,
-        "info" => 30,
-        "warn" => 40,
-        "error" => 50,
-        "fatal" => 60,
-        digits => digits.parse::<u8>().ok().filter(|number| *number <= 100)?,
-    };
-    Some(match number {
-        0..=10 => "trace",
-        11..=20 => "debug",
-        21..=30 => "info",
-        31..=40 => "warn",
-        _ => "error",
-    })
+    const LEVELS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
+    match text.parse::<u8>() {
+        // Theirs are ten apart, and trace is 10.
+        Ok(number @ 0..=100) => Some(LEVELS[usize::from(number.saturating_sub(1) / 10).min(4)]),
+        Ok(_) => None,
+        Err(_) if text == "fatal" => Some("error"),
+        Err(_) => LEVELS.into_iter().find(|level| *level == text),
+    }
 }
 
 /// Reads a number of milliseconds.
@@ -312,8 +301,7 @@ impl<'n> Block<'n> {
     /// Takes an object, and looks at keys that are not known.
     fn open(reader: &mut Reader<'_>, node: &'n Node, place: &str, known: &'static [&'static str]) -> Option<Block<'n>> {
         let Value::Table(entries) = &node.value else {
-            reader.error(node.at, format!("{place} is {}; write an object {{...}}", node.kind()));
-            return None;
+            return reader.refuse(node.at, format!("{place} is {}; write an object {{...}}", node.kind()));
         };
         let block = Block { entries, at: node.at, known };
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {

@@ -8,7 +8,7 @@
 //!
 //! Cost: O(octets).
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -40,36 +40,6 @@ pub enum PayloadError {
     BadPort,
 }
 
-impl PayloadError {
-    /// All kinds, for metrics.
-    pub const ALL: [PayloadError; 9] = [
-        PayloadError::NotJson,
-        PayloadError::NotObject,
-        PayloadError::NoType,
-        PayloadError::UnknownType,
-        PayloadError::NoInner,
-        PayloadError::NoAddress,
-        PayloadError::BadAddress,
-        PayloadError::BadTtl,
-        PayloadError::BadPort,
-    ];
-
-    /// The metric label.
-    pub fn label(self) -> &'static str {
-        match self {
-            PayloadError::NotJson => "not-json",
-            PayloadError::NotObject => "not-object",
-            PayloadError::NoType => "no-type",
-            PayloadError::UnknownType => "unknown-type",
-            PayloadError::NoInner => "no-inner",
-            PayloadError::NoAddress => "no-address",
-            PayloadError::BadAddress => "bad-address",
-            PayloadError::BadTtl => "bad-ttl",
-            PayloadError::BadPort => "bad-port",
-        }
-    }
-}
-
 //--- Values ---
 
 /// The types of host records (`docs/binder.md` 1).
@@ -86,35 +56,26 @@ pub enum HostKind {
 }
 
 impl HostKind {
-    /// All kinds.
-    const ALL: [HostKind; 8] = [
-        HostKind::Database,
-        HostKind::DbHost,
-        HostKind::Host,
-        HostKind::LoadBalancer,
-        HostKind::MorayHost,
-        HostKind::OpsHost,
-        HostKind::RedisHost,
-        HostKind::RrHost,
+    /// All kinds in their order, each with the `type` of its records.
+    const ALL: [(HostKind, &str); 8] = [
+        (HostKind::Database, "database"),
+        (HostKind::DbHost, "db_host"),
+        (HostKind::Host, "host"),
+        (HostKind::LoadBalancer, "load_balancer"),
+        (HostKind::MorayHost, "moray_host"),
+        (HostKind::OpsHost, "ops_host"),
+        (HostKind::RedisHost, "redis_host"),
+        (HostKind::RrHost, "rr_host"),
     ];
 
     /// The kind that a record's `type` names.
     pub fn from_type(text: &str) -> Option<HostKind> {
-        HostKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+        HostKind::ALL.into_iter().find(|(_, name)| *name == text).map(|(kind, _)| kind)
     }
 
     /// The `type` of such a record.
     pub fn as_str(self) -> &'static str {
-        match self {
-            HostKind::Database => "database",
-            HostKind::DbHost => "db_host",
-            HostKind::Host => "host",
-            HostKind::LoadBalancer => "load_balancer",
-            HostKind::MorayHost => "moray_host",
-            HostKind::OpsHost => "ops_host",
-            HostKind::RedisHost => "redis_host",
-            HostKind::RrHost => "rr_host",
-        }
+        HostKind::ALL[self as usize].1
     }
 
     /// Returns true if such a host below a service's node is a member of the service.
@@ -326,29 +287,21 @@ pub struct HostPayload {
 impl HostPayload {
     /// The compact JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("keys are strings")
-    }
-}
-
-impl Serialize for HostPayload {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut inner = vec![("address".to_string(), Value::from(self.address.clone()))];
-        inner.extend(self.ports.clone().map(|ports| ("ports".to_string(), Value::from(ports))));
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("type", &self.kind)?;
-        map.serialize_entry("address", &self.address)?;
-        if let Some(ttl) = &self.ttl {
-            map.serialize_entry("ttl", ttl)?;
-        }
-        map.serialize_entry(&self.kind, &Fields(inner))?;
-        map.end()
+        let entry = |key: &str, value: Value| (key.to_string(), value);
+        let mut inner = Map::from_iter([entry("address", self.address.clone().into())]);
+        inner.extend(self.ports.clone().map(|ports| entry("ports", ports.into())));
+        let mut fields = vec![entry("type", self.kind.clone().into()), entry("address", self.address.clone().into())];
+        fields.extend(self.ttl.clone().map(|ttl| entry("ttl", ttl.into())));
+        fields.push(entry(&self.kind, inner.into()));
+        serde_json::to_string(&Fields(fields)).expect("keys are strings")
     }
 }
 
 /// A service record as Registrar writes it: the configured block as it stands, its TTL filled in.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServicePayload {
     /// Fields beside `service` in the configured block, `type` included, in their order.
+    #[serde(flatten)]
     pub block: Fields,
     /// The inner object in its order: `srvce`, `proto`, `port`, `ttl` and whatever else.
     pub service: Fields,
@@ -357,28 +310,8 @@ pub struct ServicePayload {
 impl ServicePayload {
     /// The compact JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("keys are strings")
-    }
-}
-
-impl Serialize for ServicePayload {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// The configured block.
-        struct Block<'a>(&'a ServicePayload);
-        impl Serialize for Block<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(None)?;
-                for (key, value) in &self.0.block.0 {
-                    map.serialize_entry(key, value)?;
-                }
-                map.serialize_entry("service", &self.0.service)?;
-                map.end()
-            }
-        }
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("type", "service")?;
-        map.serialize_entry("service", &Block(self))?;
-        map.end()
+        let block = serde_json::to_string(self).expect("keys are strings");
+        format!(r#"{{"type":"service","service":{block}}}"#)
     }
 }
 
@@ -389,26 +322,5 @@ pub struct Fields(pub Vec<(String, Value)>);
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Fields {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
-        /// Takes the keys as they come.
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Fields;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    fields.push(entry);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
     }
 }

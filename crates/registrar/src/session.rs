@@ -7,11 +7,11 @@
 //! Cost: one task for each watched node, one relay for each server.
 
 use crate::config::ZooKeeperPlan;
+use crate::state::Event;
 use relay::{DEFAULT_LIMIT, Relay, Target};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
@@ -24,17 +24,6 @@ const TARGET: &str = "aggregator::registrar::session";
 const WATCH_RETRY: Duration = Duration::from_secs(1);
 /// Longest time that the closing of a session may take.
 const CLOSING: Duration = Duration::from_secs(2);
-
-/// Event of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// A watched node may have changed, or it is time to look.
-    Disturbed,
-    /// The connection is back.
-    Resumed,
-    /// The session has ended.
-    Lost,
-}
 
 /// A session and the ways to its servers, which it needs to its end.
 pub struct Session {
@@ -106,75 +95,62 @@ pub async fn connect(plan: &ZooKeeperPlan, outlives: bool) -> Session {
     }
 }
 
-/// The tasks that listen to a session; they end with it.
-pub struct Listening {
-    tasks: JoinSet<()>,
-}
-
-impl Listening {
-    /// Listens to a session, to changes at these paths, and to the clock.
-    pub fn start(
-        session: &Session,
-        paths: impl IntoIterator<Item = String>,
-        heartbeat: Duration,
-        heard: &UnboundedSender<Heard>,
-    ) -> Listening {
-        let mut tasks = JoinSet::new();
-        let client = &session.client;
-        tasks.spawn(follow_state(client.clone(), session.ways.clone(), heard.clone()));
-        tasks.spawn(beat(heartbeat, heard.clone()));
-        for path in paths {
-            tasks.spawn(watch(client.clone(), path, heard.clone()));
-        }
-        Listening { tasks }
+/// Listens to a session, to changes at these paths, and to the clock: `tell` gets [`Event::Resumed`], [`Event::Lost`] and
+/// [`Event::Disturbed`]. Nothing holds the session any more once the tasks have been shut down.
+pub fn listen(
+    session: &Session,
+    paths: impl IntoIterator<Item = String>,
+    heartbeat: Duration,
+    tell: impl Fn(Event) + Clone + Send + Sync + 'static,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let client = &session.client;
+    tasks.spawn(follow_state(client.clone(), session.ways.clone(), tell.clone()));
+    tasks.spawn(beat(heartbeat, tell.clone()));
+    for path in paths {
+        tasks.spawn(watch(client.clone(), path, tell.clone()));
     }
-
-    /// Stops listening, so that nothing holds the session any more.
-    pub async fn end(mut self) {
-        self.tasks.shutdown().await;
-    }
+    tasks
 }
 
 /// Tells when the connection comes back and when the session ends.
-async fn follow_state(client: Client, ways: Ways, heard: UnboundedSender<Heard>) {
+async fn follow_state(client: Client, ways: Ways, tell: impl Fn(Event)) {
     let mut states = client.state_watcher();
     let mut state = client.state();
     loop {
-        // The receiver is gone only when the agent ends.
-        let _ = match state {
-            SessionState::SyncConnected => heard.send(Heard::Resumed),
+        match state {
+            SessionState::SyncConnected => tell(Event::Resumed),
             SessionState::Disconnected | SessionState::ConnectedReadOnly => {
                 warn!(target: TARGET, session = %client.session_id(), "connection to ZooKeeper lost");
                 ways.tell_faults();
-                Ok(())
             }
             SessionState::Expired | SessionState::AuthFailed | SessionState::Closed => {
                 warn!(target: TARGET, session = %client.session_id(), %state, "session ended; another one begins");
-                let _ = heard.send(Heard::Lost);
+                tell(Event::Lost);
                 return;
             }
-        };
+        }
         state = states.changed().await;
     }
 }
 
 /// Tells that it is time to look.
-async fn beat(heartbeat: Duration, heard: UnboundedSender<Heard>) {
+async fn beat(heartbeat: Duration, tell: impl Fn(Event)) {
     let mut ticks = interval(heartbeat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let _ = heard.send(Heard::Disturbed);
+        tell(Event::Disturbed);
     }
 }
 
 /// Tells of every change of a node: of its making, its end and its data.
-async fn watch(client: Client, path: String, heard: UnboundedSender<Heard>) {
+async fn watch(client: Client, path: String, tell: impl Fn(Event)) {
     loop {
         match client.check_and_watch_stat(&path).await {
             Ok((_, watcher)) => {
                 // What happened before the watch was set was heard of by nobody.
-                let _ = heard.send(Heard::Disturbed);
+                tell(Event::Disturbed);
                 let event = watcher.changed().await;
                 debug!(target: TARGET, path, event = %event.event_type, "watch fired");
                 if event.session_state.is_terminated() {

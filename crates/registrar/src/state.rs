@@ -1,4 +1,4 @@
-//! Next action of the agent: a pure function of its state and of the latest event.
+//! Next action of the agent: a function of its state and of the latest event alone.
 //!
 //! ```text
 //!            check passed              written
@@ -143,8 +143,8 @@ impl Machine {
         self.busy.is_none() && self.settled && !(self.state == State::Up && self.disturbed)
     }
 
-    /// The machine after an event, and what is to be done about it; `now` is the time since any fixed moment.
-    pub fn step(mut self, event: Event, now: Duration) -> (Machine, Vec<Effect>) {
+    /// Takes an event; returns what is to be done about it. `now` is the time since any fixed moment.
+    pub fn step(&mut self, event: Event, now: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
             Event::Connected => {
@@ -173,7 +173,7 @@ impl Machine {
             }
         }
         effects.extend(self.decide());
-        (self, effects)
+        effects
     }
 
     /// Changes the state; its nodes are looked at anew.

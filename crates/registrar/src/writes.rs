@@ -19,6 +19,7 @@
 //! Cost: one read for each node, and up to three requests more for each that differs; O(depth) for missing parents.
 
 use crate::nodes::{self, Nodes, Znode};
+use crate::state::Work;
 use serde_json::Value;
 use tracing::{debug, info};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
@@ -58,6 +59,17 @@ pub struct Report {
     pub taken: Vec<String>,
 }
 
+impl Report {
+    /// Notes what came of a node: true if it is as it should be, false if it was left to another session.
+    fn note(&mut self, node: &Znode, result: Result<bool, WriteError>) {
+        match result {
+            Ok(true) => {}
+            Ok(false) => self.taken.push(node.path.clone()),
+            Err(error) => self.errors.push(error),
+        }
+    }
+}
+
 /// A session that writes, and what it writes.
 pub struct Writer<'a> {
     pub client: &'a Client,
@@ -80,28 +92,23 @@ enum ExistingNode {
 }
 
 impl Writer<'_> {
-    /// Writes everything, whoever had it.
-    pub async fn register(&self) -> Report {
-        self.write(true).await
+    /// Does work at all nodes.
+    pub async fn run(&self, work: Work) -> Report {
+        match work {
+            Work::Register => self.write(true).await,
+            Work::Repair => self.write(false).await,
+            Work::Remove => self.remove().await,
+        }
     }
 
-    /// Writes what is missing or wrong, and takes nothing from others.
-    pub async fn repair(&self) -> Report {
-        self.write(false).await
-    }
-
-    /// Writes the service, then the owned nodes.
+    /// Writes the service, then the owned nodes; takes names from other sessions only if it may `take_over`.
     async fn write(&self, take_over: bool) -> Report {
         let mut report = Report::default();
         if let Some(service) = &self.nodes.service {
             report.errors.extend(self.write_service(service, take_over).await.err());
         }
         for node in &self.nodes.owned {
-            match self.write_owned(node, take_over).await {
-                Ok(true) => {}
-                Ok(false) => report.taken.push(node.path.clone()),
-                Err(error) => report.errors.push(error),
-            }
+            report.note(node, self.write_owned(node, take_over).await);
         }
         report
     }
@@ -200,14 +207,11 @@ impl Writer<'_> {
     }
 
     /// Removes every owned node that is ours.
-    pub async fn remove(&self) -> Report {
+    async fn remove(&self) -> Report {
         let mut report = Report::default();
         for (index, node) in self.nodes.owned.iter().enumerate() {
-            match self.remove_owned(node, index == 0).await {
-                Ok(true) => {}
-                Ok(false) => report.taken.push(node.path.clone()),
-                Err(error) => report.errors.push(WriteError::Refused(node.path.clone(), error)),
-            }
+            let removed = self.remove_owned(node, index == 0).await;
+            report.note(node, removed.map_err(|error| WriteError::Refused(node.path.clone(), error)));
         }
         report
     }

@@ -5,7 +5,6 @@
 //!
 //! Cost: O(file) once for the line table, then O(log lines + line length) for each position.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One mistake in a configuration file.
@@ -21,7 +20,8 @@ pub struct ConfigError {
 }
 
 /// All mistakes of a configuration file, in the order of their positions; never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
 impl ConfigErrors {
@@ -33,19 +33,10 @@ impl ConfigErrors {
     }
 }
 
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            error.fmt(f)?;
-        }
-        Ok(())
-    }
+/// Writes errors, one a line.
+fn lines(errors: &[ConfigError]) -> String {
+    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
 }
-
-impl std::error::Error for ConfigErrors {}
 
 //--- Source ---
 

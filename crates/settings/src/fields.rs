@@ -7,7 +7,7 @@
 
 use crate::error::Source;
 use crate::read::{Reader, shorten};
-use crate::schema::{Key, Kind, Table, suggest};
+use crate::schema::{Key, Kind, Table, did_you_mean, suggest};
 use crate::tree::{self, Entry, Node, Value};
 use std::path::Path;
 
@@ -40,16 +40,12 @@ impl<S> Table<S> {
     ) -> Option<Fields<'n>> {
         self.set_defaults(draft);
         let Value::Table(entries) = &node.value else {
-            reader.error(node.at, format!("{place} is {}; write a table", node.kind()));
-            return None;
+            return reader.refuse(node.at, format!("{place} is {}; write a table", node.kind()));
         };
         let mut fields = self.fields(entries);
         for entry in entries.iter().filter(|entry| !self.has(&entry.key)) {
-            let advice = match (advise(&entry.key), suggest(&entry.key, fields.names())) {
-                (Some(advice), _) => advice,
-                (None, Some(near)) => format!("did you mean \"{near}\"?"),
-                (None, None) => format!("known keys are {}", fields.names().collect::<Vec<_>>().join(", ")),
-            };
+            let known = || format!("known keys are {}", fields.names().collect::<Vec<_>>().join(", "));
+            let advice = advise(&entry.key).unwrap_or_else(|| did_you_mean(&entry.key, fields.names(), known));
             let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
             reader.error(entry.key_at, format!("unknown key \"{}\"{place}; {advice}", shorten(&entry.key)));
         }
@@ -92,15 +88,11 @@ impl<S> Kind<S> {
     fn read(&self, reader: &mut Reader<'_>, key: &str, node: &Node, draft: &mut S) -> bool {
         match self {
             Kind::Flag(set) => land(draft, set, reader.boolean(key, node)),
-            Kind::Count(most, set) => land(draft, set, reader.count(key, node, *most)),
+            Kind::Count(most, set) => land(draft, set, reader.integer(key, node, 1..=(*most).into())),
             Kind::Number(range, set) => land(draft, set, reader.integer(key, node, range.clone())),
-            Kind::Number32(set) => {
-                let number = reader.integer(key, node, 0..=u32::MAX.into());
-                land(draft, set, number.and_then(|number| number.try_into().ok()))
-            }
+            Kind::Number32(set) => land(draft, set, reader.integer(key, node, 0..=u32::MAX.into())),
             Kind::Number16(least, set) => {
-                let number = reader.integer(key, node, (*least).into()..=u16::MAX.into());
-                land(draft, set, number.and_then(|number| number.try_into().ok()))
+                land(draft, set, reader.integer(key, node, (*least).into()..=u16::MAX.into()))
             }
             Kind::Share(set) => land(draft, set, reader.share(key, node)),
             Kind::Duration(set) => land(draft, set, reader.duration(key, node)),
@@ -162,6 +154,13 @@ impl<'n> Fields<'n> {
             false => suggest(&entry.key, self.names()) == Some(key),
         };
         !self.entries.iter().any(stands_for)
+    }
+
+    /// Reports a required key that is missing.
+    pub fn need(&self, reader: &mut Reader<'_>, key: &str, at: usize, message: String) {
+        if self.lacks(key) {
+            reader.error(at, message);
+        }
     }
 
     /// The converted value of a bound key, or of its default where it is absent; none if it is wrong.

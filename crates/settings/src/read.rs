@@ -15,6 +15,7 @@ use crate::units;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::slice;
 use std::time::Duration;
 use wire::name::Name;
 
@@ -36,6 +37,12 @@ impl<'t> Reader<'t> {
         self.errors.push(self.source.error(at, message));
     }
 
+    /// Notes an error, for which there is no value.
+    pub fn refuse<T>(&mut self, at: usize, message: String) -> Option<T> {
+        self.error(at, message);
+        None
+    }
+
     /// Notes a warning.
     pub fn warn(&mut self, at: usize, message: String) {
         self.warnings.push((at, on_one_line(message)));
@@ -52,8 +59,7 @@ impl<'t> Reader<'t> {
 
     /// Notes that a value has the wrong type.
     pub fn wrong_type<T>(&mut self, key: &str, node: &Node, wanted: &str) -> Option<T> {
-        self.error(node.at, format!("\"{key}\" is {}; write {wanted}", node.kind()));
-        None
+        self.refuse(node.at, format!("\"{key}\" is {}; write {wanted}", node.kind()))
     }
 
     //--- Plain values ---
@@ -72,10 +78,7 @@ impl<'t> Reader<'t> {
         let wanted = words.join(" or ");
         let text = self.text(key, node, &wanted)?;
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
-        if found.is_none() {
-            self.error(node.at, format!("\"{key}\" cannot be \"{text}\"; write {wanted}"));
-        }
-        found
+        found.or_else(|| self.refuse(node.at, format!("\"{key}\" cannot be \"{text}\"; write {wanted}")))
     }
 
     /// Reads yes or no.
@@ -87,26 +90,15 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads a whole number.
-    pub fn integer(&mut self, key: &str, node: &Node, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn integer<T: TryFrom<u64>>(&mut self, key: &str, node: &Node, range: RangeInclusive<u64>) -> Option<T> {
         let wanted = match (*range.start(), *range.end()) {
             (low, u64::MAX) => format!("a whole number from {low} on"),
             (low, high) => format!("a whole number from {low} to {high}"),
         };
-        match node.value {
-            Value::Integer(number) => match u64::try_from(number) {
-                Ok(number) if range.contains(&number) => Some(number),
-                _ => {
-                    self.error(node.at, format!("\"{key}\" cannot be {number}; write {wanted}"));
-                    None
-                }
-            },
-            _ => self.wrong_type(key, node, &wanted),
-        }
-    }
-
-    /// Reads a count that must fit the address space.
-    pub fn count(&mut self, key: &str, node: &Node, most: u32) -> Option<usize> {
-        self.integer(key, node, 1..=u64::from(most)).and_then(|count| usize::try_from(count).ok())
+        let Value::Integer(number) = node.value else { return self.wrong_type(key, node, &wanted) };
+        let within = u64::try_from(number).ok().filter(|number| range.contains(number));
+        let found = within.and_then(|number| T::try_from(number).ok());
+        found.or_else(|| self.refuse(node.at, format!("\"{key}\" cannot be {number}; write {wanted}")))
     }
 
     /// Reads a number from 0 to 1.
@@ -121,8 +113,7 @@ impl<'t> Reader<'t> {
         if (0.0..=1.0).contains(&share) {
             return Some(share);
         }
-        self.error(node.at, format!("\"{key}\" cannot be {share}; write {wanted}"));
-        None
+        self.refuse(node.at, format!("\"{key}\" cannot be {share}; write {wanted}"))
     }
 
     /// Reads a duration; zero is allowed.
@@ -131,19 +122,16 @@ impl<'t> Reader<'t> {
         let text = match &node.value {
             Value::Text(text) => text,
             Value::Integer(number) if *number >= 0 => {
-                self.error(node.at, format!("\"{key}\" has no unit; write for example \"{number}s\""));
-                return None;
+                return self.refuse(node.at, format!("\"{key}\" has no unit; write for example \"{number}s\""));
             }
             _ => return self.wrong_type(key, node, wanted),
         };
         let Some(duration) = units::parse_duration(text) else {
-            self.error(node.at, format!("\"{key}\" cannot be \"{text}\"; write {wanted}"));
-            return None;
+            return self.refuse(node.at, format!("\"{key}\" cannot be \"{text}\"; write {wanted}"));
         };
         if duration > units::MAX_DURATION {
             let most = units::format_duration(units::MAX_DURATION);
-            self.error(node.at, format!("\"{key}\" cannot be \"{text}\"; write at most \"{most}\""));
-            return None;
+            return self.refuse(node.at, format!("\"{key}\" cannot be \"{text}\"; write at most \"{most}\""));
         }
         Some(duration)
     }
@@ -152,8 +140,7 @@ impl<'t> Reader<'t> {
     pub fn positive_duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
         let duration = self.duration(key, node)?;
         if duration.is_zero() {
-            self.error(node.at, format!("\"{key}\" cannot be zero; write for example \"10s\""));
-            return None;
+            return self.refuse(node.at, format!("\"{key}\" cannot be zero; write for example \"10s\""));
         }
         Some(duration)
     }
@@ -169,19 +156,17 @@ impl<'t> Reader<'t> {
             true => format!("at most \"{most}\""),
             false => format!("\"{least}\" to \"{most}\""),
         };
-        self.error(node.at, format!("\"{key}\" cannot be {given}; write {wanted}"));
-        None
+        self.refuse(node.at, format!("\"{key}\" cannot be {given}; write {wanted}"))
     }
 
     /// Reads a TTL: seconds, or a duration of whole seconds (RFC 2181 section 8: 31 bits).
     pub fn ttl(&mut self, key: &str, node: &Node) -> Option<u32> {
         if !matches!(node.value, Value::Text(_)) {
-            return self.integer(key, node, 0..=(1 << 31) - 1).and_then(|ttl| u32::try_from(ttl).ok());
+            return self.integer(key, node, 0..=(1 << 31) - 1);
         }
         let duration = self.duration(key, node)?;
         if duration.subsec_millis() != 0 {
-            self.error(node.at, format!("\"{key}\" has a fraction of a second; write whole seconds"));
-            return None;
+            return self.refuse(node.at, format!("\"{key}\" has a fraction of a second; write whole seconds"));
         }
         u32::try_from(duration.as_secs()).ok()
     }
@@ -191,13 +176,8 @@ impl<'t> Reader<'t> {
         let wanted = "a number of bytes or a size such as \"64MiB\"";
         match &node.value {
             Value::Integer(_) => self.integer(key, node, 0..=u64::MAX),
-            Value::Text(text) => {
-                let size = units::parse_size(text);
-                if size.is_none() {
-                    self.error(node.at, format!("\"{key}\" cannot be \"{text}\"; write {wanted}"));
-                }
-                size
-            }
+            Value::Text(text) => units::parse_size(text)
+                .or_else(|| self.refuse(node.at, format!("\"{key}\" cannot be \"{text}\"; write {wanted}"))),
             _ => self.wrong_type(key, node, wanted),
         }
     }
@@ -206,9 +186,9 @@ impl<'t> Reader<'t> {
     pub fn positive_size(&mut self, key: &str, node: &Node) -> Option<u64> {
         let size = self.size(key, node)?;
         if size == 0 {
-            self.error(node.at, format!("\"{key}\" cannot be zero; write for example \"1GiB\""));
+            return self.refuse(node.at, format!("\"{key}\" cannot be zero; write for example \"1GiB\""));
         }
-        (size > 0).then_some(size)
+        Some(size)
     }
 
     /// Reads a size of so many octets at least.
@@ -216,17 +196,16 @@ impl<'t> Reader<'t> {
         let size = self.size(key, node)?;
         if size < least {
             let [given, least] = [size, least].map(units::format_size);
-            self.error(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\""));
+            return self.refuse(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\""));
         }
-        (size >= least).then_some(size)
+        Some(size)
     }
 
     /// Reads a path; it is relative to the folder of the configuration file.
     pub fn path(&mut self, key: &str, node: &Node) -> Option<PathBuf> {
         let text = self.text(key, node, "a path")?;
         if text.is_empty() || text.contains('\0') {
-            self.error(node.at, format!("\"{key}\" is not a path; write the path of a file"));
-            return None;
+            return self.refuse(node.at, format!("\"{key}\" is not a path; write the path of a file"));
         }
         Some(self.source.path.parent().unwrap_or_else(|| "".as_ref()).join(text))
     }
@@ -239,10 +218,38 @@ impl<'t> Reader<'t> {
         wanted: &str,
         mut convert: impl FnMut(&mut Self, &str, &'n Node) -> Option<T>,
     ) -> Option<Vec<T>> {
+        let items = self.items(key, node, false, wanted)?;
+        Some(items.iter().filter_map(|item| convert(self, key, item)).collect())
+    }
+
+    /// The elements of a list, or the value itself where it `is_one`: an element in the place of a list.
+    pub fn items<'n>(&mut self, key: &str, node: &'n Node, is_one: bool, wanted: &str) -> Option<&'n [Node]> {
         match &node.value {
-            Value::List(items) => Some(items.iter().filter_map(|item| convert(self, key, item)).collect()),
+            _ if is_one => Some(slice::from_ref(node)),
+            Value::List(items) => Some(items),
             _ => self.wrong_type(key, node, wanted),
         }
+    }
+
+    /// Reads elements, each by `convert`; one that is the `same` as an earlier one is left out, as `twice` reports.
+    pub fn distinct<T>(
+        &mut self,
+        key: &str,
+        items: &[Node],
+        mut convert: impl FnMut(&mut Self, &str, &Node) -> Option<T>,
+        same: impl Fn(&T, &T) -> bool,
+        twice: impl Fn(&T) -> String,
+    ) -> Vec<T> {
+        let mut distinct = Vec::new();
+        for item in items {
+            let Some(element) = convert(self, key, item) else { continue };
+            if distinct.iter().any(|other| same(other, &element)) {
+                self.error(item.at, twice(&element));
+            } else {
+                distinct.push(element);
+            }
+        }
+        distinct
     }
 
     //--- Names ---
@@ -255,23 +262,19 @@ impl<'t> Reader<'t> {
 
     /// Reads a domain name and refuses what is surely something else.
     pub fn parse_name(&mut self, at: usize, text: &str) -> Option<Name> {
-        let fault = if !text.is_ascii() {
-            Some(("has letters outside ASCII".to_string(), "write its ASCII form (xn--...)"))
+        let example = "write a name such as \"cns.example.com\"";
+        let (fault, advice) = if !text.is_ascii() {
+            ("has letters outside ASCII".to_string(), "write its ASCII form (xn--...)")
         } else if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b':' || byte == b'@') {
-            Some(("has a character that no zone name has".to_string(), "write a name such as \"cns.example.com\""))
+            ("has a character that no zone name has".to_string(), example)
         } else {
             match Name::parse(text) {
                 Ok(name) if name.label_count() > 0 => return Some(name),
-                Ok(_) => Some(("is the root".to_string(), "write a name such as \"cns.example.com\"")),
-                Err(error) => {
-                    Some((format!("is no domain name ({error})"), "write a name such as \"cns.example.com\""))
-                }
+                Ok(_) => ("is the root".to_string(), example),
+                Err(error) => (format!("is no domain name ({error})"), example),
             }
         };
-        if let Some((fault, advice)) = fault {
-            self.error(at, format!("\"{}\" {fault}; {advice}", shorten(text)));
-        }
-        None
+        self.refuse(at, format!("\"{}\" {fault}; {advice}", shorten(text)))
     }
 
     /// Reads a contact, as a mail address or as the name that stands for it.
@@ -286,8 +289,7 @@ impl<'t> Reader<'t> {
         match domain.prepend(local.as_bytes()) {
             Ok(name) => Some(name),
             Err(error) => {
-                self.error(node.at, format!("\"{}\" cannot be a contact ({error}); write {wanted}", shorten(text)));
-                None
+                self.refuse(node.at, format!("\"{}\" cannot be a contact ({error}); write {wanted}", shorten(text)))
             }
         }
     }
@@ -298,19 +300,15 @@ impl<'t> Reader<'t> {
     pub fn address(&mut self, key: &str, node: &Node, port: u16) -> Option<SocketAddr> {
         let wanted = "an address such as \"192.0.2.1\", \"192.0.2.1:53\", \"2001:db8::1\" or \"[2001:db8::1]:53\"";
         let text = self.text(key, node, wanted)?;
-        match parse_address(text, port) {
-            Some(address) => self.plain_address(node.at, address.ip()).then_some(address),
-            None => {
-                let text = shorten(text);
-                let advice = if text.bytes().any(|byte| byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit()) {
-                    "names are not looked up, write the address itself".to_string()
-                } else {
-                    format!("write {wanted}")
-                };
-                self.error(node.at, format!("\"{text}\" is no address; {advice}"));
-                None
-            }
-        }
+        let Some(address) = parse_address(text, port) else {
+            let text = shorten(text);
+            let advice = match text.bytes().any(|byte| byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit()) {
+                true => "names are not looked up, write the address itself".to_string(),
+                false => format!("write {wanted}"),
+            };
+            return self.refuse(node.at, format!("\"{text}\" is no address; {advice}"));
+        };
+        self.plain_address(node.at, address.ip()).then_some(address)
     }
 
     /// Reads an address of this machine that connections are to come from.
@@ -322,12 +320,11 @@ impl<'t> Reader<'t> {
     pub fn bare_address(&mut self, key: &str, node: &Node, wanted: &str) -> Option<IpAddr> {
         let text = self.text(key, node, "an address without a port")?;
         let Ok(address) = text.parse::<IpAddr>() else {
-            self.error(node.at, format!("\"{}\" is no address; write an address without a port", shorten(text)));
-            return None;
+            let text = shorten(text);
+            return self.refuse(node.at, format!("\"{text}\" is no address; write an address without a port"));
         };
         if address.is_unspecified() || address.is_multicast() {
-            self.error(node.at, format!("\"{key}\" cannot be {address}; write {wanted}"));
-            return None;
+            return self.refuse(node.at, format!("\"{key}\" cannot be {address}; write {wanted}"));
         }
         self.plain_address(node.at, address).then_some(address)
     }

@@ -176,6 +176,15 @@ impl<S> Kind<S> {
 
 //--- Suggestions ---
 
+/// Advice for a word that is not among those known: the one that was probably meant, or something else.
+pub fn did_you_mean<'c>(
+    written: &str,
+    known: impl IntoIterator<Item = &'c str>,
+    otherwise: impl FnOnce() -> String,
+) -> String {
+    suggest(written, known).map_or_else(otherwise, |near| format!("did you mean \"{near}\"?"))
+}
+
 /// The candidate that was probably meant, the first of the nearest; none when nothing is near.
 pub fn suggest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let length = written.chars().count();

@@ -53,6 +53,21 @@ impl Node {
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
+    /// Returns true if the value is a string.
+    pub fn is_text(&self) -> bool {
+        matches!(self.value, Value::Text(_))
+    }
+
+    /// Returns true if the value is a list.
+    pub fn is_list(&self) -> bool {
+        matches!(self.value, Value::List(_))
+    }
+
+    /// Returns true if the value is a table.
+    pub fn is_table(&self) -> bool {
+        matches!(self.value, Value::Table(_))
+    }
+
     /// The kind of value, with its article, for "found ...".
     pub fn kind(&self) -> &'static str {
         match &self.value {

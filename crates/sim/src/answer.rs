@@ -8,7 +8,7 @@
 //!
 //! Cost: O(records of the zone) for a whole transfer, otherwise O(records of the answer).
 
-use super::message::{AA, Query, Rcode, Response, Section, TC};
+use super::message::{AA, Query, Rcode, Response, Section};
 use super::store::{Step, Stored};
 use super::zone::{Data, NS_TTL, RECORD_TTL, Zone};
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ const LONGEST_CHAIN: usize = 8;
 /// Answers over TCP: one message, or the messages of a transfer. `None` where CNS would stop.
 pub fn answer_stream(zones: &Zones, query: &Query) -> Option<(Kind, Vec<Vec<u8>>)> {
     if !query.wants_transfer() {
-        let message = answer_lookup(zones, query).0.finish();
+        let message = answer_lookup(zones, query).finish();
         return (message.len() <= LONGEST_ANSWER).then(|| (Kind::Lookup, vec![message]));
     }
     // An IXFR without the SOA of the client (RFC 1995 section 3) stops CNS.
@@ -62,20 +62,16 @@ pub fn answer_stream(zones: &Zones, query: &Query) -> Option<(Kind, Vec<Vec<u8>>
 
 /// Answers over UDP, in full or with TC set and all sections empty. `None` where CNS would stop.
 pub fn answer_datagram(zones: &Zones, query: &Query) -> Option<Vec<u8>> {
-    let (mut messages, flags, rcode) = if query.wants_transfer() {
-        (answer_stream(zones, query)?.1, 0, Rcode::NoError)
-    } else {
-        let (response, flags, rcode) = answer_lookup(zones, query);
-        (vec![response.finish()], flags, rcode)
+    let mut messages = match query.wants_transfer() {
+        true => answer_stream(zones, query)?.1,
+        false => vec![answer_lookup(zones, query).finish()],
     };
-    if let Some(message) = messages.pop()
-        && messages.is_empty()
-        && message.len() <= query.datagram_limit()
-    {
-        return Some(message);
+    let first = messages.swap_remove(0);
+    if messages.is_empty() && first.len() <= query.datagram_limit() {
+        return Some(first);
     }
     // RFC 2181 section 9 would keep what fits; CNS empties the message, OPT included.
-    let truncated = Response::new(query, flags | TC, rcode).finish_without_edns();
+    let truncated = Response::truncated(query, &first);
     (truncated.len() <= query.datagram_limit()).then_some(truncated)
 }
 
@@ -101,14 +97,24 @@ struct Messages<'q> {
 }
 
 impl<'q> Messages<'q> {
-    /// Begins with the question, which later messages lack.
-    fn new(query: &'q Query) -> Messages<'q> {
-        Messages { query, done: Vec::new(), response: Response::new(query, 0, Rcode::NoError), answers: 0 }
+    /// Begins with the question, which later messages lack, and the zone's SOA.
+    fn new(query: &'q Query, zone: &Zone) -> Messages<'q> {
+        let response = Response::new(query, 0, Rcode::NoError);
+        let mut messages = Messages { query, done: Vec::new(), response, answers: 0 };
+        messages.push(zone.origin(), RECORD_TTL, &zone.soa());
+        messages
+    }
+
+    /// Begins a whole transfer, with the NS set behind the SOA.
+    fn whole(query: &'q Query, zone: &Zone) -> Messages<'q> {
+        let mut messages = Messages::new(query, zone);
+        zone.name_servers().for_each(|data| messages.push(zone.origin(), NS_TTL, &data));
+        messages
     }
 
     /// Adds a record.
     fn push(&mut self, owner: &Name, ttl: u32, data: &Data) {
-        if self.answers >= ANSWERS_PER_MESSAGE + SLICE || self.response.len() > OCTETS_PER_MESSAGE {
+        if self.answers >= ANSWERS_PER_MESSAGE + SLICE || self.response.octets() > OCTETS_PER_MESSAGE {
             self.next();
         }
         self.response.push(Section::Answer, owner.as_wire(), ttl, data);
@@ -129,8 +135,9 @@ impl<'q> Messages<'q> {
         self.answers = 0;
     }
 
-    /// All messages.
-    fn finish(mut self) -> Vec<Vec<u8>> {
+    /// All messages, with the zone's SOA at the end.
+    fn finish(mut self, zone: &Zone) -> Vec<Vec<u8>> {
+        self.push(zone.origin(), RECORD_TTL, &zone.soa());
         self.done.push(self.response.finish());
         self.done
     }
@@ -139,15 +146,12 @@ impl<'q> Messages<'q> {
 /// All messages of a whole transfer; a name below the apex yields the whole zone too.
 fn answer_whole(stored: &Stored, query: &Query) -> Vec<Vec<u8>> {
     let zone = stored.zone();
-    let mut messages = Messages::new(query);
-    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
-    zone.name_servers().for_each(|data| messages.push(zone.origin(), NS_TTL, &data));
+    let mut messages = Messages::whole(query, zone);
     for node in stored.lapses.scan.as_deref().map_or(zone.nodes(), Vec::as_slice) {
         node.records.iter().for_each(|data| messages.push(&node.owner, RECORD_TTL, data));
         messages.end_name();
     }
-    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
-    messages.finish()
+    messages.finish(zone)
 }
 
 /// A whole transfer that takes its time: names are read some at a time, as they are then.
@@ -163,11 +167,8 @@ impl<'q> Scan<'q> {
     /// Begins with SOA and NS.
     pub fn new(stored: &Stored, query: &'q Query) -> Scan<'q> {
         let opening = stored.zone().clone();
-        let mut messages = Messages::new(query);
-        messages.push(opening.origin(), RECORD_TTL, &opening.soa());
-        opening.name_servers().for_each(|data| messages.push(opening.origin(), NS_TTL, &data));
         let names = opening.nodes().iter().map(|node| node.owner.clone()).collect();
-        Scan { messages, opening, names, next: 0 }
+        Scan { messages: Messages::whole(query, &opening), opening, names, next: 0 }
     }
 
     /// Reads the next names from the version that is there now. Returns whether there are more; of the names that were
@@ -197,9 +198,8 @@ impl<'q> Scan<'q> {
     }
 
     /// The last messages.
-    pub fn finish(mut self) -> Vec<Vec<u8>> {
-        self.messages.push(self.opening.origin(), RECORD_TTL, &self.opening.soa());
-        self.messages.finish()
+    pub fn finish(self) -> Vec<Vec<u8>> {
+        self.messages.finish(&self.opening)
     }
 }
 
@@ -214,20 +214,18 @@ fn answer_steps<'a>(stored: &Stored, steps: impl Iterator<Item = &'a Step>, quer
         }
     }
     records.truncate(stored.lapses.cut.unwrap_or(usize::MAX));
-    let mut messages = Messages::new(query);
-    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
+    let mut messages = Messages::new(query, zone);
     for (owner, data) in &records {
         messages.push(owner, RECORD_TTL, data);
         messages.end_name();
     }
-    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
-    messages.finish()
+    messages.finish(zone)
 }
 
-/// The answer to an ordinary question, with its flags and code for the case that it must be truncated.
-fn answer_lookup(zones: &Zones, query: &Query) -> (Response, u16, Rcode) {
+/// The answer to an ordinary question.
+fn answer_lookup(zones: &Zones, query: &Query) -> Response {
     let Some(zone) = find_zone(zones, query).map(|stored| stored.zone()) else {
-        return (Response::new(query, 0, Rcode::ServFail), 0, Rcode::ServFail);
+        return Response::new(query, 0, Rcode::ServFail);
     };
     let origin = zone.origin().as_wire();
     let name = query.name.to_lowercase();
@@ -237,12 +235,12 @@ fn answer_lookup(zones: &Zones, query: &Query) -> (Response, u16, Rcode) {
                 let mut response = Response::new(query, AA, Rcode::NoError);
                 response.push(Section::Answer, origin, RECORD_TTL, &zone.soa());
                 push_name_servers(&mut response, Section::Authority, zone);
-                (response, AA, Rcode::NoError)
+                response
             }
             rtype::NS => {
                 let mut response = Response::new(query, 0, Rcode::NoError);
                 push_name_servers(&mut response, Section::Answer, zone);
-                (response, 0, Rcode::NoError)
+                response
             }
             _ => answer_negative(zone, query, Rcode::NxDomain),
         };
@@ -269,7 +267,7 @@ fn answer_lookup(zones: &Zones, query: &Query) -> (Response, u16, Rcode) {
             }
         }
     }
-    (response, AA, Rcode::NoError)
+    response
 }
 
 /// Gathers the records of a type at a name and, past a CNAME, those of its target in the zone.
@@ -295,10 +293,10 @@ fn collect<'a>(
 }
 
 /// No such name, or no such type (RFC 2308 section 2).
-fn answer_negative(zone: &Zone, query: &Query, rcode: Rcode) -> (Response, u16, Rcode) {
+fn answer_negative(zone: &Zone, query: &Query, rcode: Rcode) -> Response {
     let mut response = Response::new(query, AA, rcode);
     response.push(Section::Authority, zone.origin().as_wire(), RECORD_TTL, &zone.soa());
-    (response, AA, rcode)
+    response
 }
 
 /// Adds the NS set.

@@ -62,32 +62,20 @@ static SERVICES: [Service; 4] = [
 #[derive(Clone, Debug)]
 pub struct Instance {
     uuid: String,
-    alias: String,
+    /// The sanitised alias, unique in its datacenter for all time.
+    pub alias: String,
     service: &'static Service,
-    addresses: Vec<IpAddr>,
-    up: bool,
+    /// Addresses of the instance, IPv4 first.
+    pub addresses: Vec<IpAddr>,
+    /// True if the instance is in service.
+    pub up: bool,
     challenge: Option<String>,
 }
 
 impl Instance {
-    /// The sanitised alias, unique in its datacenter for all time.
-    pub fn alias(&self) -> &str {
-        &self.alias
-    }
-
     /// The name of its service.
     pub fn service(&self) -> &'static str {
         self.service.name
-    }
-
-    /// Returns true if the instance is in service.
-    pub fn is_up(&self) -> bool {
-        self.up
-    }
-
-    /// Addresses of the instance, IPv4 first.
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
     }
 
     /// Returns true if the service's names carry the instance's addresses; those of `admin` always do.
@@ -171,17 +159,11 @@ impl Datacenter {
 
     /// Destroys up to `count` instances of a service, newest first, and tells how many.
     pub fn scale_down(&mut self, service: &str, count: usize, now: SystemTime) -> usize {
-        let mut left = count;
-        let mut index = self.instances.len();
-        while index > 0 && left > 0 {
-            index -= 1;
-            if self.instances[index].service.name == service {
-                self.instances.remove(index);
-                left -= 1;
-            }
-        }
-        self.advance_if(left < count, now);
-        count - left
+        let of_service = (0..self.instances.len()).rev().filter(|index| self.instances[*index].service.name == service);
+        let newest: Vec<usize> = of_service.take(count).collect();
+        newest.iter().for_each(|index| drop(self.instances.remove(*index)));
+        self.advance_if(!newest.is_empty(), now);
+        newest.len()
     }
 
     /// Takes an instance out of service or puts it back; tells whether that was a change.
@@ -267,16 +249,11 @@ impl Datacenter {
             let ends_in = |address: &IpAddr| matches!(address, IpAddr::V4(v4) if v4.octets()[3] == host);
             self.instances.iter().any(|instance| instance.addresses.iter().any(ends_in))
         };
-        let after = |host: u8| if usize::from(host) >= MAX_INSTANCES { 1 } else { host + 1 };
-        let mut host = after(self.last_host);
-        for _ in 0..MAX_INSTANCES {
-            if !taken(host) {
-                self.last_host = host;
-                return Some(host);
-            }
-            host = after(host);
-        }
-        None
+        let last = usize::from(self.last_host);
+        let mut following = (last..last + MAX_INSTANCES).map(|host| (host % MAX_INSTANCES + 1) as u8);
+        let free = following.find(|host| !taken(*host))?;
+        self.last_host = free;
+        Some(free)
     }
 
     /// Adds the records at all names of an instance except its CNAME.
@@ -289,18 +266,16 @@ impl Datacenter {
                 publish_addresses(&self.name(&labels), instance, identity(), None, records);
                 self.publish_challenge(&labels, instance, records);
             }
-            let labels = [service, "svc", owner];
-            self.publish_member(&labels, true, instance, records);
-            self.publish_challenge(&labels, instance, records);
+            self.publish_member(&[service, "svc", owner], true, instance, records);
         }
         if *account == ADMIN {
             self.publish_member(&[service], false, instance, records);
-            self.publish_challenge(&[service], instance, records);
         }
     }
 
     /// Adds what an instance contributes to one name of its service.
     fn publish_member(&self, labels: &[&str], with_srv: bool, instance: &Instance, records: &mut Vec<(Name, Data)>) {
+        self.publish_challenge(labels, instance, records);
         let owner = self.name(labels);
         if !instance.is_in_service() {
             records.push((owner, Data::Txt(format!("verifying:{}", instance.uuid).into_bytes())));

@@ -22,4 +22,4 @@ pub mod store;
 pub mod zone;
 
 #[cfg(test)]
-mod oracle;
+mod tests;

@@ -16,7 +16,7 @@ use wire::serial::Serial;
 /// Authoritative answer.
 pub const AA: u16 = 0x0400;
 /// Truncated.
-pub const TC: u16 = 0x0200;
+const TC: u16 = 0x0200;
 /// Response.
 const QR: u16 = 0x8000;
 /// The bits that CNS copies from a question: RD, AD, CD.
@@ -192,13 +192,8 @@ impl Response {
     }
 
     /// Octets written so far.
-    pub fn len(&self) -> usize {
+    pub fn octets(&self) -> usize {
         self.bytes.len()
-    }
-
-    /// Never true: there is always a header.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Ends the message with the OPT record that answers the one in the query (RFC 6891 section 6.1.1).
@@ -214,9 +209,10 @@ impl Response {
         self.bytes
     }
 
-    /// Ends the message without an OPT record.
-    pub fn finish_without_edns(self) -> Vec<u8> {
-        self.bytes
+    /// A message with nothing but the question, in place of one that is too long.
+    pub fn truncated(query: &Query, whole: &[u8]) -> Vec<u8> {
+        let flags = u16::from_be_bytes([whole[2], whole[3]]);
+        Response::new(query, flags | TC, Rcode::NoError).bytes
     }
 
     /// Raises the number of records of a section in the header.

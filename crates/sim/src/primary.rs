@@ -48,6 +48,7 @@ pub struct Primary {
 }
 
 /// State that the tasks of a primary share.
+#[derive(Default)]
 struct Shared {
     zones: ArcSwap<Zones>,
     away: watch::Sender<bool>,
@@ -121,17 +122,11 @@ impl Shared {
             sleep(pause).await;
             let now = find_zone(&self.zones.load(), query).map(|stored| stored.zone().clone());
             let has_more = now.is_some_and(|now| scan.read(&now));
-            for message in scan.take() {
-                timeout(IDLE, write_message(stream, &message)).await??;
-            }
+            write_messages(stream, scan.take()).await?;
             if !has_more {
-                break;
+                return write_messages(stream, scan.finish()).await;
             }
         }
-        for message in scan.finish() {
-            timeout(IDLE, write_message(stream, &message)).await??;
-        }
-        Ok(())
     }
 
     /// Answers a question that came over TCP, and counts it; what was to go wrong with a transfer has now gone wrong.
@@ -145,18 +140,17 @@ impl Shared {
             return None;
         };
         if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
-            let origin = stored.zone().origin();
+            let (origin, serial) = (stored.zone().origin(), stored.zone().serial());
             // Whether the client reads to the end does not matter.
-            self.peers.note_transfer(client, origin, stored.zone().serial());
-            self.tally().again += u64::from(kind == Kind::Whole && query.serial == Some(stored.zone().serial()));
+            self.peers.note_transfer(client, origin, serial);
             if kind == Kind::Whole {
                 self.change(origin, Stored::note_whole);
+                self.tally().again += u64::from(query.serial == Some(serial));
+                self.tally().whole += 1;
             } else {
                 self.change(origin, Stored::note_steps);
+                self.tally().steps += 1;
             }
-            let mut tally = self.tally();
-            let count = if kind == Kind::Whole { &mut tally.whole } else { &mut tally.steps };
-            *count += 1;
             let takes_time = kind == Kind::Whole && self.manner().scan_pause > Duration::ZERO;
             if takes_time && stored.lapses.scan.is_none() {
                 return Some(Reply::Scan(stored.clone()));
@@ -178,9 +172,7 @@ impl Primary {
     pub async fn start(address: SocketAddr) -> io::Result<Primary> {
         let (listener, socket) = bind(address).await?;
         let address = listener.local_addr()?;
-        let away = watch::Sender::new(false);
-        let (tally, manner, peers) = (Mutex::default(), Mutex::default(), Peers::default());
-        let shared = Arc::new(Shared { zones: ArcSwap::default(), away, tally, peers, manner });
+        let shared = Arc::<Shared>::default();
         let socket = Arc::new(socket);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_datagrams(Arc::clone(&socket), Arc::clone(&shared)));
@@ -414,11 +406,7 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
                 return Ok(());
             }
             Some(Reply::Scan(stored)) => shared.scan(stream, &stored, &query).await?,
-            Some(Reply::Messages(messages)) => {
-                for message in messages {
-                    timeout(IDLE, write_message(stream, &message)).await??;
-                }
-            }
+            Some(Reply::Messages(messages)) => write_messages(stream, messages).await?,
         }
     }
 }
@@ -428,6 +416,14 @@ async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut message = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut message).await?;
     Ok(message)
+}
+
+/// Sends messages as the client takes them.
+async fn write_messages(stream: &mut TcpStream, messages: Vec<Vec<u8>>) -> io::Result<()> {
+    for message in messages {
+        timeout(IDLE, write_message(stream, &message)).await??;
+    }
+    Ok(())
 }
 
 /// Sends a message with its length in front, in one write (RFC 7766 section 8).

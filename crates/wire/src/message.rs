@@ -64,7 +64,7 @@ const EDE_BYTES: usize = 6;
 //--- Request ---
 
 /// The one question.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Question {
     /// Name as received; it stands uncompressed at the end of the header.
     pub name: NameBuf,
@@ -72,12 +72,6 @@ pub struct Question {
     pub lower: NameBuf,
     pub rtype: u16,
     pub class: u16,
-}
-
-impl Default for Question {
-    fn default() -> Question {
-        Question { name: NameBuf::root(), lower: NameBuf::root(), rtype: 0, class: 0 }
-    }
 }
 
 impl Question {

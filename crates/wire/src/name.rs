@@ -71,7 +71,7 @@ impl Name {
 
     /// Number of labels without the root.
     pub fn label_count(&self) -> usize {
-        label_count(&self.0)
+        labels(&self.0).count()
     }
 
     /// The name without its first label; the root has no parent.
@@ -126,24 +126,13 @@ impl Name {
     /// Canonical order of names (RFC 4034 section 6.1): by labels from the right.
     pub fn canonical_cmp(&self, other: &Name) -> Ordering {
         let (ours, theirs) = (label_starts(&self.0), label_starts(&other.0));
-        for (a, b) in ours.iter().rev().zip(theirs.iter().rev()) {
-            let order = label_at(&self.0, *a).cmp(label_at(&other.0, *b));
-            if order != Ordering::Equal {
-                return order;
-            }
-        }
-        ours.len().cmp(&theirs.len())
+        let labels = ours.iter().rev().map(|start| label_at(&self.0, *start));
+        labels.cmp(theirs.iter().rev().map(|start| label_at(&other.0, *start)))
     }
 
     /// Puts labels in front of a name; their sum is known to fit, as that of a node's owner and its zone's origin.
     pub fn join(labels: &[u8], origin: &Name) -> Name {
         Name(concat(labels, &origin.0))
-    }
-
-    /// Takes a wire form that is already known to be valid and lowercase, such as a suffix of another name.
-    pub fn from_suffix(wire: &[u8]) -> Name {
-        debug_assert!(wire.len() <= MAX_NAME_BYTES && wire.last() == Some(&0));
-        Name(Arc::from(wire))
     }
 }
 
@@ -154,6 +143,13 @@ fn concat(head: &[u8], tail: &[u8]) -> Arc<[u8]> {
     bytes[..head.len()].copy_from_slice(head);
     bytes[head.len()..length].copy_from_slice(tail);
     Arc::from(&bytes[..length])
+}
+
+impl Default for Name {
+    /// The root.
+    fn default() -> Name {
+        Name::root()
+    }
 }
 
 impl Borrow<[u8]> for Name {
@@ -372,6 +368,12 @@ impl NameBuf {
     }
 }
 
+impl Default for NameBuf {
+    fn default() -> NameBuf {
+        NameBuf::root()
+    }
+}
+
 impl PartialEq for NameBuf {
     /// Returns true if both names are spelled alike.
     fn eq(&self, other: &NameBuf) -> bool {
@@ -422,18 +424,6 @@ pub fn skip(message: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The position after an uncompressed name at the start of bytes that is whole and not too long.
-pub fn plain_end(bytes: &[u8]) -> Option<usize> {
-    let mut position = 0;
-    loop {
-        match *bytes.get(position)? {
-            0 => return (position < MAX_NAME_BYTES).then_some(position + 1),
-            length @ 1..=63 => position += 1 + usize::from(length),
-            _ => return None,
-        }
-    }
-}
-
 /// The octet at which `suffix` begins in `name`, when it is a suffix by whole labels. Both lowercase.
 pub fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     let cut = name.len().checked_sub(suffix.len())?;
@@ -447,17 +437,6 @@ pub fn is_label_start(name: &[u8], start: usize) -> bool {
         position += 1 + usize::from(name[position]);
     }
     position == start
-}
-
-/// Number of labels without the root.
-pub fn label_count(wire: &[u8]) -> usize {
-    let mut count = 0;
-    let mut position = 0;
-    while wire[position] != 0 {
-        count += 1;
-        position += 1 + usize::from(wire[position]);
-    }
-    count
 }
 
 /// The wire form without its first label.
@@ -560,7 +539,7 @@ mod tests {
         assert!(!name("cns.example.com").is_within(&zone));
         // The suffix's octets also end this name, but inside a label.
         let tail = name("b.c");
-        assert!(!Name::from_suffix(b"\x05a\x01b\x01c\x00").is_within(&tail));
+        assert!(!NameBuf::from_wire(b"\x05a\x01b\x01c\x00").unwrap().to_name().is_within(&tail));
     }
 
     #[test]

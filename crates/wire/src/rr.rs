@@ -430,6 +430,15 @@ fn push_field(text: &mut String, field: Field, bytes: &[u8], name: Option<NameBu
 
 //--- Records in messages ---
 
+/// Appends a record of class IN behind its owner name.
+pub fn put_record(rtype: u16, ttl: u32, rdata: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&rtype.to_be_bytes());
+    out.extend_from_slice(&CLASS_IN.to_be_bytes());
+    out.extend_from_slice(&ttl.to_be_bytes());
+    out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    out.extend_from_slice(rdata);
+}
+
 /// Reads the fixed part of a record behind its owner name: type, class, TTL, start and length of its RDATA.
 pub fn read_fixed(message: &[u8], position: usize) -> Option<(u16, u16, u32, usize, usize)> {
     let bytes = message.get(position..position + 10)?;

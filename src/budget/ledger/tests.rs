@@ -173,10 +173,10 @@ impl World {
         assert_eq!(usage.zones, published);
         // The sums are those of the accounts.
         let sum = |of: &dyn Fn(&Account) -> u64| self.ledger.zones.values().map(of).sum::<u64>();
-        assert_eq!(self.ledger.filled, sum(&Account::used));
-        assert_eq!(self.ledger.used, sum(&|account| account.used().max(self.ledger.floor)));
-        assert_eq!(self.ledger.steady, sum(&|account| account.steady().max(self.ledger.floor)));
-        assert_eq!(self.ledger.claims.values().sum::<usize>(), self.ledger.zones.len());
+        assert_eq!(self.ledger.sums.filled, sum(&Account::used));
+        assert_eq!(self.ledger.sums.used, sum(&|account| account.used().max(self.ledger.floor)));
+        assert_eq!(self.ledger.sums.steady, sum(&|account| account.steady().max(self.ledger.floor)));
+        assert_eq!(self.ledger.sums.claims.values().sum::<usize>(), self.ledger.zones.len());
     }
 
     /// Lets everybody in line come to an end, one after the other.

@@ -188,13 +188,13 @@ fn an_old_memory_counts_less_than_what_is_heard_before_the_first_version() {
     let mut bench = start(&[]);
     bench.load("w1.x.", ONE, ZERO);
     bench.load("w2.x.", TWO, ZERO);
-    assert!(bench.keeper.store.as_ref().unwrap().settle());
+    assert!(bench.keeper.store.as_ref().unwrap().flush_all());
     drop(bench);
     // The same, older, newer, and newer by more than any drift.
     for (heard, expected) in [(vec![30], 30), (vec![29], 30), (vec![31, 33], 34), (vec![100_000], 34)] {
         let bench = start(&heard);
         assert_eq!(bench.number("w.x"), expected, "{heard:?}");
         assert_eq!(bench.region_status().followed, (heard.len() == 2).then_some(Serial(33)));
-        assert!(bench.keeper.store.as_ref().unwrap().settle());
+        assert!(bench.keeper.store.as_ref().unwrap().flush_all());
     }
 }

@@ -213,7 +213,7 @@ fn start(folder: &Path, members: &[&str]) -> Bench {
 
 /// Ends a program when everything is on disk.
 fn end(bench: Bench) {
-    assert!(bench.keeper.store.as_ref().unwrap().settle());
+    assert!(bench.keeper.store.as_ref().unwrap().flush_all());
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_pin_without_its_contents_is_over() {
     assert!(bench.region_status().pinned.is_none() && bench.number("w.x") == 32, "{}", bench.number("w.x"));
     end(bench);
     let bench = start(folder.path(), &MEMBERS);
-    assert_eq!(bench.keeper.store.as_ref().unwrap().pins(), []);
+    assert_eq!(bench.keeper.store.as_ref().unwrap().facts.pins, []);
     end(bench);
     // The region is not in the configuration.
     begin();
@@ -508,7 +508,7 @@ fn naive(contents: &[String; 2], expired: [bool; 2], drained: [bool; 2]) -> Zone
         Some(Arc::new(zone)).filter(|_| !expired[index])
     };
     let mut region = merge::Region::new(super::region("w.x", &MEMBERS));
-    region.merge_all(&[member(0), member(1)]);
+    region.merge_all(&[member(0), member(1)], Instant::now());
     (*region.zone.unwrap()).clone()
 }
 

@@ -126,7 +126,7 @@ impl Run {
 
     /// Ends the run; everything is on disk when this returns.
     pub fn end(self) {
-        assert!(self.store.settle());
+        assert!(self.store.flush_all());
     }
 }
 

@@ -78,7 +78,7 @@ impl World {
             self.intakes[index].take(after[index].clone(), touched[index].as_ref(), scopes[index].clone(), held);
         }
         let members: Vec<_> = self.intakes.iter().map(|intake| intake.zone().cloned()).collect();
-        self.region.merge_all(&members);
+        self.region.merge_all(&members, Instant::now());
         tally
     }
 
@@ -292,7 +292,7 @@ proptest! {
                 }
                 let at = begun + Duration::from_secs(second);
                 if changed || service.next.is_some_and(|next| next <= at) {
-                    service.settle(&plan, at, &mut Tally::default());
+                    service.release_due(&plan, at, &mut Tally::default());
                 }
                 // As a damper does that looks often.
                 if service.is_over() {

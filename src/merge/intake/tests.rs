@@ -6,6 +6,7 @@ use super::super::{NamePattern, Region};
 use super::*;
 use crate::zone::tests::{arbitrary_text, load, zone};
 use proptest::prelude::*;
+use std::time::Instant;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -209,13 +210,13 @@ proptest! {
             let members: Vec<_> = intakes.iter().map(|intake| intake.zone().cloned()).collect();
             match told {
                 Some(Touched::Names(names)) => {
-                    _ = region.merge_changed(&members, names.into_iter().map(|name| (member, name)).collect());
+                    _ = region.merge_changed(&members, names.into_iter().map(|name| (member, name)).collect(), Instant::now());
                 }
-                Some(Touched::Everything) => _ = region.merge_all(&members),
+                Some(Touched::Everything) => _ = region.merge_all(&members, Instant::now()),
                 None => {}
             }
             let mut anew = Region::new(plan(&["w1.x", "w2.x", "w3.x"]));
-            anew.merge_all(&members);
+            anew.merge_all(&members, Instant::now());
             let below = |region: &Region| {
                 let zone = region.zone.as_ref()?;
                 Some(lines(zone).into_iter().filter(|line| !line.contains(" SOA ")).collect::<Vec<_>>())

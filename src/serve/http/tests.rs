@@ -3,12 +3,17 @@
 use super::*;
 use crate::publish::{Identity, Served};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 
-fn start(patience: Duration, ready: Arc<AtomicBool>) -> HttpListener {
-    let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    listener.patience = patience;
+fn start(patience: Duration, ready: Arc<AtomicBool>) -> Listener {
     let ready = move || if ready.load(Ordering::SeqCst) { Ok(()) } else { Err("a.example. expired\n".into()) };
-    listener.start(Arc::new(Metrics::new()), ready, None).unwrap();
+    listen(patience, Box::new(ready), None)
+}
+
+fn listen(patience: Duration, ready: Ready, site: Option<Arc<dyn Site>>) -> Listener {
+    let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (metrics, streams) = (Arc::new(Metrics::new()), Arc::new(Semaphore::new(MAX_STREAMS)));
+    start_with(&mut listener, Context { metrics, ready, site, patience, streams }).unwrap();
     listener
 }
 
@@ -153,12 +158,8 @@ impl Site for Events {
     }
 }
 
-fn start_site(patience: Duration) -> HttpListener {
-    let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    listener.patience = patience;
-    let site: Arc<dyn Site> = Arc::new(Events);
-    listener.start(Arc::new(Metrics::new()), || Ok(()), Some(site)).unwrap();
-    listener
+fn start_site(patience: Duration) -> Listener {
+    listen(patience, Box::new(|| Ok(())), Some(Arc::new(Events)))
 }
 
 #[tokio::test]
@@ -192,7 +193,8 @@ async fn sites_learn_the_host() {
 #[tokio::test]
 async fn large_responses_take_their_time_and_not_for_ever() {
     const LENGTH: usize = 32 << 20;
-    let listener = start_site(Duration::from_millis(400));
+    let patience = Duration::from_millis(400);
+    let listener = start_site(patience);
     let request = format!("GET /large?{LENGTH} HTTP/1.0\r\n\r\n");
     let mut reader = TcpStream::connect(listener.address()).await.unwrap();
     let mut idler = TcpStream::connect(listener.address()).await.unwrap();
@@ -203,11 +205,11 @@ async fn large_responses_take_their_time_and_not_for_ever() {
     while let Ok(read @ 1..) = reader.read(&mut piece).await {
         length += read;
         // Slower than the patience in all, faster in each part.
-        if started.elapsed() < listener.patience * 3 {
-            tokio::time::sleep(listener.patience / 40).await;
+        if started.elapsed() < patience * 3 {
+            tokio::time::sleep(patience / 40).await;
         }
     }
-    assert!(length > LENGTH && started.elapsed() > listener.patience * 2, "{length} in {:?}", started.elapsed());
+    assert!(length > LENGTH && started.elapsed() > patience * 2, "{length} in {:?}", started.elapsed());
     // Who has read nothing meanwhile finds what was under way, and then an end.
     let mut length = 0;
     while let Ok(read @ 1..) = idler.read(&mut piece).await {
@@ -218,7 +220,8 @@ async fn large_responses_take_their_time_and_not_for_ever() {
 
 #[tokio::test]
 async fn streams_go_on_and_are_limited() {
-    let listener = start_site(Duration::from_millis(200));
+    let patience = Duration::from_millis(200);
+    let listener = start_site(patience);
     let address = listener.address();
     let page = exchange(address, b"GET /page?a=b HTTP/1.0\r\n\r\n").await;
     assert!(page.starts_with("HTTP/1.0 418 ") && page.contains("\r\nX-Field: value\r\n"), "{page}");
@@ -249,7 +252,7 @@ async fn streams_go_on_and_are_limited() {
     }
     drop(stuck);
     // All others have gone on for longer than other connections may.
-    assert!(started.elapsed() > listener.patience);
+    assert!(started.elapsed() > patience);
     for mut stream in held {
         let mut event = [0; 256];
         assert!(stream.read(&mut event).await.unwrap() > 0);

@@ -4,24 +4,24 @@
 //!
 //! Cost: 10 counters for each connection; O(1) for each write.
 
-use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::io::InspectWriter;
 
 /// Over how many seconds octets are counted.
 const SECONDS: usize = 10;
 
 /// One connection, as far as others may know it.
 pub struct Connection {
-    client: IpAddr,
-    id: u64,
+    /// Address under which the client is counted.
+    pub client: IpAddr,
+    /// Number of the connection, in the order of coming.
+    pub id: u64,
     epoch: Instant,
     /// Nanoseconds from the epoch to its last complete request, or to its beginning.
     since: AtomicU64,
@@ -47,29 +47,25 @@ impl Connection {
         connection
     }
 
-    /// Address under which the client is counted.
-    pub fn client(&self) -> IpAddr {
-        self.client
-    }
-
-    /// Number of the connection, in the order of coming.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
     /// Time of the last complete request.
     pub(super) fn since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
 
     /// Takes note of a complete request.
-    pub(super) fn note_request(&self) {
+    pub fn note_request(&self) {
         self.since.store(self.epoch.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Octets that the client has taken within the last ten seconds.
     pub fn taken_lately(&self) -> u64 {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).sum(self.epoch.elapsed().as_secs())
+    }
+
+    /// A stream of this connection, whose written octets count as taken.
+    pub fn measure<S: AsyncWrite>(self: &Arc<Self>, stream: S) -> Measured<S> {
+        let connection = self.clone();
+        InspectWriter::new(stream, Box::new(move |octets: &[u8]| connection.take(octets.len())))
     }
 
     /// Counts octets that the client has taken.
@@ -120,61 +116,7 @@ impl Taken {
 }
 
 /// A stream whose written octets count as taken.
-pub struct Measured<S> {
-    stream: S,
-    connection: Arc<Connection>,
-}
-
-impl<S> Measured<S> {
-    pub(super) fn new(stream: S, connection: Arc<Connection>) -> Measured<S> {
-        Measured { stream, connection }
-    }
-
-    /// The stream itself.
-    pub fn into_inner(self) -> S {
-        self.stream
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Measured<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, octets));
-        written.iter().for_each(|count| self.connection.take(*count));
-        Poll::Ready(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, pieces));
-        written.iter().for_each(|count| self.connection.take(*count));
-        Poll::Ready(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
+pub type Measured<S> = InspectWriter<S, Box<dyn FnMut(&[u8]) + Send>>;
 
 #[cfg(test)]
 mod tests {
@@ -197,7 +139,7 @@ mod tests {
     async fn what_the_stream_takes_is_measured() {
         let connection = Arc::new(Connection::new([192, 0, 2, 1].into(), 1, Instant::now()));
         let (ours, _theirs) = tokio::io::duplex(1000);
-        let mut stream = Measured::new(ours, connection.clone());
+        let mut stream = connection.measure(ours);
         stream.write_all(&[7; 600]).await.unwrap();
         assert_eq!(stream.write(&[7; 600]).await.unwrap(), 400);
         assert_eq!(connection.taken_lately(), 1000);

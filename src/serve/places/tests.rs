@@ -14,7 +14,7 @@ fn room(total: usize, per_client: usize, reserved: usize) -> Room {
 
 /// Returns true if a connection has lost its place.
 fn is_displaced(place: &Place) -> bool {
-    !place.places.table().seats.contains_key(&place.connection.id())
+    !place.places.table().seats.contains_key(&place.connection.id)
 }
 
 /// Lists the connections that have lost their places, by position.
@@ -36,13 +36,13 @@ async fn open(places: &Arc<Places>, clients: &[u16]) -> Vec<Place> {
 async fn the_client_with_most_gives_up_what_it_uses_least() {
     let places = Places::new(room(6, 6, 0));
     let held = open(&places, &[1, 2, 2, 2, 1, 3]).await;
-    held[1].note_request();
+    held[1].connection.note_request();
     advance(Duration::from_secs(1)).await;
     let (newcomer, reached) = places.enter(address(4), Class::General);
     assert_eq!((reached, displaced(&held)), (Some(Reached::Total), vec![2]));
-    tokio::time::timeout(Duration::from_secs(1), held[2].displaced()).await.expect("it is told");
+    tokio::time::timeout(Duration::from_secs(1), held[2].connection.displaced()).await.expect("it is told");
     // Now two clients have two each: of all four the one without a request for the longest.
-    held[0].note_request();
+    held[0].connection.note_request();
     drop(places.enter(address(5), Class::General));
     assert_eq!(displaced(&held), [2, 3]);
     // A place that was given back is free.
@@ -69,7 +69,7 @@ async fn connections_that_are_answered_go_last_and_by_the_octets_taken() {
     held[..3].iter().for_each(Place::begin_answer);
     for (index, octets) in [(0, 500), (1, 300), (2, 400)] {
         let (ours, _theirs) = tokio::io::duplex(1000);
-        let mut stream = Measured::new(ours, held[index].connection.clone());
+        let mut stream = held[index].connection.measure(ours);
         tokio::io::AsyncWriteExt::write_all(&mut stream, &vec![0; octets]).await.unwrap();
     }
     let _a = places.enter(address(2), Class::General);
@@ -85,7 +85,7 @@ async fn connections_that_are_answered_go_last_and_by_the_octets_taken() {
     let held = open(&places, &[1, 2]).await;
     held.iter().for_each(Place::begin_answer);
     let (ours, _theirs) = tokio::io::duplex(1000);
-    let mut stream = Measured::new(ours, held[0].connection.clone());
+    let mut stream = held[0].connection.measure(ours);
     tokio::io::AsyncWriteExt::write_all(&mut stream, &[0; 5]).await.unwrap();
     let _d = places.enter(address(3), Class::General);
     assert_eq!(displaced(&held), [1]);

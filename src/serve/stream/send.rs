@@ -123,7 +123,7 @@ pub(super) async fn send(
     conversation: Conversation<'_>,
 ) -> bool {
     let Conversation { admission: Admission { context, peer, place }, transport, has_transfers } = conversation;
-    let connection = place.connection();
+    let connection = &place.connection;
     let zone = outbound.transfer.zone.origin.to_string();
     let kind = outbound.transfer.kind;
     let idle = context.idle();
@@ -219,7 +219,7 @@ mod tests {
         };
         let begun = Instant::now();
         let place = place();
-        let (octets, mut pace) = (vec![7; MANY], Pace::new(place.connection(), Duration::from_secs(10)));
+        let (octets, mut pace) = (vec![7; MANY], Pace::new(&place.connection, Duration::from_secs(10)));
         let written = tokio::select! {
             written = pace.write(&mut ours, &octets) => written,
             () = read(theirs) => unreachable!("the client never ends"),
@@ -245,7 +245,7 @@ mod tests {
         let (mut ours, theirs) = tokio::io::duplex(100);
         drop(theirs);
         let place = place();
-        let mut pace = Pace::new(place.connection(), Duration::from_secs(10));
+        let mut pace = Pace::new(&place.connection, Duration::from_secs(10));
         assert_eq!(pace.write(&mut ours, &[7; 200]).await, Err(Cut::Aborted));
     }
 
@@ -253,7 +253,7 @@ mod tests {
     async fn a_connection_that_is_displaced_is_cut_at_once() {
         let (mut ours, _theirs) = tokio::io::duplex(100);
         let place = place();
-        let connection: Arc<Connection> = place.connection().clone();
+        let connection: Arc<Connection> = place.connection.clone();
         let mut pace = Pace::new(&connection, Duration::from_secs(3600));
         let (written, ()) = tokio::join!(pace.write(&mut ours, &[7; 200]), async { connection.displace() });
         assert_eq!(written, Err(Cut::Displaced));
@@ -262,7 +262,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn spans_follow_the_idle_timeout_up_to_a_minute() {
         for (idle, span) in [(0, 0), (2, 12), (10, 60), (3600, 60), (u64::MAX, 60)] {
-            assert_eq!(Pace::new(place().connection(), Duration::from_secs(idle)).span, Duration::from_secs(span));
+            assert_eq!(Pace::new(&place().connection, Duration::from_secs(idle)).span, Duration::from_secs(span));
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::publish::{Identity, Outgoing, Published, Served, State};
 use crate::serve::notify::Reception;
 use crate::zone::tests::zone;
 use crate::zone::{Loader, Zone};
+use std::net::SocketAddr;
 use tokio::net::TcpSocket;
 use wire::name::{Name, NameBuf};
 use wire::rr::rtype;
@@ -48,7 +49,7 @@ fn published(zones: Vec<Zone>) -> Published {
 /// A listener in service.
 struct Fixture {
     context: Arc<StreamContext>,
-    listener: StreamListener,
+    listener: Listener,
     address: SocketAddr,
     metrics: Arc<Metrics>,
 }
@@ -61,8 +62,8 @@ impl Fixture {
         let publisher = Arc::new(Publisher::default());
         publisher.publish(published(zones));
         let context = StreamContext::new(&plan(idle), publisher, responder, metrics.clone());
-        let mut listener = StreamListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
-        listener.start(&context).unwrap();
+        let mut listener = Listener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        start(&mut listener, &context, None).unwrap();
         Fixture { address: listener.address(), context, listener, metrics }
     }
 
@@ -133,12 +134,12 @@ async fn an_ended_listener_has_given_its_address_back() {
     let (notify, _changed) = Reception::new(metrics.clone());
     let responder = Responder::new(notify, metrics.clone(), || 0);
     let context = StreamContext::new(&plan(Duration::from_secs(1)), Arc::default(), responder, metrics);
-    let mut listener = StreamListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let mut listener = Listener::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = listener.address();
-    listener.start(&context).unwrap();
-    assert_eq!(StreamListener::bind(address).map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    start(&mut listener, &context, None).unwrap();
+    assert_eq!(Listener::bind(address).map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     listener.end().await;
-    StreamListener::bind(address).expect("the address is free");
+    Listener::bind(address).expect("the address is free");
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ impl XfrSlots {
 
     /// Waits for the slot of a transfer over this connection; `None` when it does not come in time.
     pub async fn take(&self, connection: &Arc<Connection>) -> Option<XfrSlot<'_>> {
-        let client = connection.client();
+        let client = connection.client;
         let queue = {
             let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
             by_client.entry(client).or_insert_with(|| Arc::new(Semaphore::new(MAX_PER_CLIENT))).clone()
@@ -102,7 +102,7 @@ impl XfrSlots {
                 timeout(WAIT / 2, both).await.ok()??
             }
         };
-        let id = connection.id();
+        let id = connection.id;
         self.running().insert(id, Running { connection: connection.clone(), begun: Instant::now() });
         Some(XfrSlot {
             _entry: Entry { slots: self, id },
@@ -116,11 +116,11 @@ impl XfrSlots {
     fn make_room(&self, client: IpAddr) {
         let mut running = self.running();
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        running.values().for_each(|running| *counts.entry(running.connection.client()).or_default() += 1);
+        running.values().for_each(|running| *counts.entry(running.connection.client).or_default() += 1);
         let own = counts.get(&client).copied().unwrap_or(0);
         let most = counts.values().copied().max().unwrap_or(0);
         let may_go = |running: &&Running| {
-            let theirs = running.connection.client();
+            let theirs = running.connection.client;
             if own >= MAX_PER_CLIENT {
                 theirs == client && running.is_stalled()
             } else if own + 1 < most {
@@ -131,7 +131,7 @@ impl XfrSlots {
         };
         let candidates = running.values().filter(may_go).map(|running| &running.connection);
         let first =
-            candidates.min_by_key(|connection| (connection.taken_lately(), connection.id())).map(|first| first.id());
+            candidates.min_by_key(|connection| (connection.taken_lately(), connection.id)).map(|first| first.id);
         if let Some(chosen) = first.and_then(|id| running.remove(&id)) {
             chosen.connection.displace();
         }
@@ -182,15 +182,15 @@ mod tests {
         let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(index / MAX_PER_CLIENT)).collect();
         let (begun, mut held) = (Instant::now(), Vec::new());
         for place in &places {
-            held.push(slots.take(place.connection()).await.expect("a slot"));
+            held.push(slots.take(&place.connection).await.expect("a slot"));
         }
         assert_eq!(begun.elapsed(), Duration::ZERO);
         // They have only just begun, and are not stalled.
         let begun = Instant::now();
-        assert!(slots.take(clients.of(0).connection()).await.is_none());
+        assert!(slots.take(&clients.of(0).connection).await.is_none());
         assert_eq!(begun.elapsed(), WAIT);
         let newcomer = clients.of(0);
-        let (late, ()) = tokio::join!(slots.take(newcomer.connection()), async {
+        let (late, ()) = tokio::join!(slots.take(&newcomer.connection), async {
             tokio::time::sleep(WAIT / 4).await;
             held.remove(0);
         });
@@ -205,15 +205,15 @@ mod tests {
         let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(index / MAX_PER_CLIENT)).collect();
         let mut held = Vec::new();
         for place in &places {
-            held.push(Some(slots.take(place.connection()).await.expect("a slot")));
+            held.push(Some(slots.take(&place.connection).await.expect("a slot")));
         }
         let newcomer = clients.of(99);
         let begun = Instant::now();
         let cut = async {
-            places[0].displaced().await;
+            places[0].connection.displaced().await;
             held[0] = None;
         };
-        let (slot, ()) = tokio::join!(slots.take(newcomer.connection()), cut);
+        let (slot, ()) = tokio::join!(slots.take(&newcomer.connection), cut);
         assert_eq!((slot.is_some(), begun.elapsed()), (true, WAIT / 2));
         assert_eq!(slots.running().len(), MAX_TRANSFERS);
         // Clients with one each take slots from each other only where one has stalled.
@@ -222,15 +222,15 @@ mod tests {
         let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(100 + index)).collect();
         let mut held = Vec::new();
         for place in &places {
-            held.push(Some(slots.take(place.connection()).await.expect("a slot")));
+            held.push(Some(slots.take(&place.connection).await.expect("a slot")));
         }
-        assert!(slots.take(newcomer.connection()).await.is_none());
+        assert!(slots.take(&newcomer.connection).await.is_none());
         tokio::time::sleep(Connection::SPAN).await;
         let cut = async {
-            places[0].displaced().await;
+            places[0].connection.displaced().await;
             held[0] = None;
         };
-        let (slot, ()) = tokio::join!(slots.take(newcomer.connection()), cut);
+        let (slot, ()) = tokio::join!(slots.take(&newcomer.connection), cut);
         assert!(slot.is_some());
     }
 
@@ -240,9 +240,9 @@ mod tests {
         let places: Vec<_> = (0..MAX_PER_CLIENT).map(|index| clients.open(&format!("2001:db8::{index}"))).collect();
         let mut held = Vec::new();
         for place in &places {
-            held.push(slots.take(place.connection()).await.expect("a slot"));
+            held.push(slots.take(&place.connection).await.expect("a slot"));
         }
-        assert!(slots.take(clients.open("2001:db8::ffff").connection()).await.is_none());
-        assert!(slots.take(clients.open("2001:db8:0:1::1").connection()).await.is_some());
+        assert!(slots.take(&clients.open("2001:db8::ffff").connection).await.is_none());
+        assert!(slots.take(&clients.open("2001:db8:0:1::1").connection).await.is_some());
     }
 }

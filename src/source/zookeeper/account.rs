@@ -2,12 +2,12 @@
 //!
 //! Cost: O(broken payloads that are listed) for each reading.
 
+use super::Shared;
 use super::error::SessionError;
 use super::guard::{Doubt, Held};
 use super::mirror::Mirror;
 use super::plan::Member;
 use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session, TreeStatus};
-use super::{Shared, status};
 use crate::metrics::{Metrics, unix_seconds};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -32,7 +32,7 @@ impl Account {
         }
         account.metrics.memory_refused.with_label_values(&[zone]).set(0);
         account.note_held(None);
-        account.show_session(Session::Disconnected);
+        drop(account.turn_to(Session::Disconnected));
         account
     }
 
@@ -41,24 +41,20 @@ impl Account {
         &self.zone
     }
 
-    /// The status, for a moment.
-    fn status(&self) -> MutexGuard<'_, TreeStatus> {
-        self.shared.status()
-    }
-
-    /// Shows one state and no other.
-    fn show_session(&self, session: Session) {
+    /// Shows one state and no other, and goes on with the status.
+    fn turn_to(&self, session: Session) -> MutexGuard<'_, TreeStatus> {
         for state in Session::ALL {
             let gauge = self.metrics.zookeeper_session.with_label_values(&[&self.zone[..], state.label()]);
             gauge.set((state == session).into());
         }
+        let mut status = self.shared.status();
+        status.session = session;
+        status
     }
 
     /// Notes that a session has begun.
     pub fn note_session(&self, member: &Member, watches: &'static str) {
-        self.show_session(Session::Reading);
-        let mut status = self.status();
-        status.session = Session::Reading;
+        let mut status = self.turn_to(Session::Reading);
         status.member = Some(member.to_string());
         status.since = Some(unix_seconds(SystemTime::now()));
         status.watches = Some(watches);
@@ -69,18 +65,14 @@ impl Account {
 
     /// Notes that the session tells of every change from now on.
     pub fn note_live(&self) {
-        self.show_session(Session::Live);
-        let mut status = self.status();
-        status.session = Session::Live;
+        let mut status = self.turn_to(Session::Live);
         (status.failures, status.error) = (0, None);
     }
 
     /// Notes that there is no session any more.
     pub fn note_loss(&self, error: &SessionError) {
-        self.show_session(Session::Disconnected);
         self.metrics.zookeeper_losses.with_label_values(&[&self.zone[..], error.label()]).inc();
-        let mut status = self.status();
-        status.session = Session::Disconnected;
+        let mut status = self.turn_to(Session::Disconnected);
         status.losses += 1;
         (status.error, status.reason) = (Some(error.to_string()), Some(error.label()));
         drop(status);
@@ -92,14 +84,12 @@ impl Account {
     /// Notes that memory has room for the tree and its zones.
     pub fn note_room(&self) {
         self.metrics.memory_refused.with_label_values(&[&self.zone[..]]).set(0);
-        self.status().reason = None;
+        self.shared.status().reason = None;
     }
 
     /// Notes that no member gave a session whose tree could be read, and when that is tried again.
     pub fn note_failures(&self, failures: u32, error: String, delay: Duration) {
-        self.show_session(Session::Disconnected);
-        let mut status = self.status();
-        status.session = Session::Disconnected;
+        let mut status = self.turn_to(Session::Disconnected);
         status.failures = failures;
         status.error = Some(error);
         status.next_attempt = SystemTime::now().checked_add(delay).map(unix_seconds);
@@ -109,13 +99,13 @@ impl Account {
     pub fn note_contact(&self) {
         let now = unix_seconds(SystemTime::now());
         self.metrics.zookeeper_last_contact.with_label_values(&[&self.zone[..]]).set(now);
-        self.status().last_contact = Some(now);
+        self.shared.status().last_contact = Some(now);
     }
 
     /// Counts events.
     pub fn note_events(&self, count: u64) {
         self.metrics.zookeeper_events.with_label_values(&[&self.zone[..]]).inc_by(count);
-        self.status().events += count;
+        self.shared.status().events += count;
     }
 
     /// Counts a reading of the whole tree.
@@ -133,15 +123,14 @@ impl Account {
         let extent = mirror.extent();
         let zone = &[&self.zone[..]];
         self.metrics.zookeeper_nodes.with_label_values(zone).set(extent.nodes as i64);
-        self.metrics.zookeeper_broken_payloads.with_label_values(zone).set(mirror.broken().len() as i64);
-        let mut status = self.status();
+        self.metrics.zookeeper_broken_payloads.with_label_values(zone).set(mirror.broken.len() as i64);
+        let mut status = self.shared.status();
         let whole = |path: &str| if path.is_empty() { status.path.clone() } else { format!("{}/{path}", status.path) };
-        let listed = mirror.broken().iter().take(LISTED_PAYLOADS);
+        let listed = mirror.broken.iter().take(LISTED_PAYLOADS);
         let listed = listed.map(|(path, error)| BrokenPayload { node: whole(path), error: error.to_string() });
-        let listed: Vec<BrokenPayload> = listed.collect();
-        status.broken_payloads = listed;
-        status.broken = mirror.broken().len() as u64;
-        status.closed = mirror.closed().len() as u64;
+        status.broken_payloads = listed.collect();
+        status.broken = mirror.broken.len() as u64;
+        status.closed = mirror.closed.len() as u64;
         status.nodes = Some(extent.nodes);
         status.zxid = (extent.zxid > 0).then(|| format!("{:#x}", extent.zxid));
     }
@@ -154,7 +143,7 @@ impl Account {
             let gauge = self.metrics.zookeeper_tree_reset.with_label_values(&[&self.zone[..], doubt.label()]);
             gauge.set((reset == Some(doubt)).into());
         }
-        self.status().held = held.map(status::HeldTree::from);
+        self.shared.status().held = held.map(HeldTree::from);
     }
 }
 

@@ -141,9 +141,9 @@ impl Guard {
         // One that was made anew once more begins anew here, too.
         let enough = before.filter(|held| held.found.born == found.born).and_then(|held| held.enough);
         let enough = is_enough.then(|| enough.unwrap_or(now));
-        let is_settled = enough.is_some_and(|enough| now.duration_since(enough) >= limits.regress_after);
+        let is_restored = enough.is_some_and(|enough| now.duration_since(enough) >= limits.regress_after);
         let is_over = self.earlier + now.duration_since(since) >= limits.longest;
-        (!is_settled && !is_over).then_some(Held { doubt, is_reset: true, found, served, since, enough })
+        (!is_restored && !is_over).then_some(Held { doubt, is_reset: true, found, served, since, enough })
     }
 
     /// Holds a tree that is small, unless it was as small before.

@@ -86,7 +86,7 @@ fn target(plan: &TreePlan, member: &Member) -> Result<Target, String> {
 
 /// A session.
 pub struct Link {
-    courier: Arc<Courier>,
+    pub courier: Arc<Courier>,
     /// All that the server says comes this way.
     relay: Relay,
     quarantine: Quarantine,
@@ -204,19 +204,13 @@ impl Link {
         self.courier.client.check_stat(&self.courier.root).await.map_err(SessionError::from)
     }
 
-    /// True if each node has its own watches.
-    pub fn is_each(&self) -> bool {
-        self.courier.each
-    }
-
     /// Begins a request; it ends with the link.
-    pub fn begin<T, F, M>(&self, requests: &mut JoinSet<T>, make: M)
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-        M: FnOnce(Arc<Courier>) -> F,
-    {
-        requests.spawn_on(make(self.courier.clone()), self.quarantine.runtime().handle());
+    pub fn begin<T: Send + 'static>(
+        &self,
+        requests: &mut JoinSet<T>,
+        request: impl Future<Output = T> + Send + 'static,
+    ) {
+        requests.spawn_on(request, self.quarantine.runtime().handle());
     }
 }
 
@@ -285,7 +279,7 @@ impl Courier {
                     continue;
                 }
             }
-            return settle(result);
+            return sort_out(result);
         }
     }
 
@@ -309,7 +303,7 @@ impl Courier {
     /// Reads the names of a node's children.
     pub async fn list(self: Arc<Self>, path: &str) -> Result<NodeState, SessionError> {
         let listed = self.list_node(&self.path(path)).await;
-        settle(listed.map(|(children, zxid)| NodeState::Children(children, zxid)))
+        sort_out(listed.map(|(children, zxid)| NodeState::Children(children, zxid)))
     }
 
     /// The request for a node's children.
@@ -334,14 +328,14 @@ impl Courier {
                     Some((above, _)) if !above.is_empty() => path.truncate(above.len()),
                     _ => return Ok(NodeState::Gone),
                 },
-                Err(error) => return settle(Err(error)),
+                Err(error) => return sort_out(Err(error)),
             }
         }
     }
 }
 
 /// Tells what is wrong with one node from what is wrong with the session.
-fn settle(result: Result<NodeState, Error>) -> Result<NodeState, SessionError> {
+fn sort_out(result: Result<NodeState, Error>) -> Result<NodeState, SessionError> {
     match result {
         Err(Error::NoNode) => Ok(NodeState::Gone),
         Err(Error::NoAuth | Error::BadArguments(_)) => Ok(NodeState::Closed),

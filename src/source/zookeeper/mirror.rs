@@ -1,7 +1,7 @@
 //! The tree as it was read last, and what is to be told about it.
 //!
 //! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So
-//! the tree learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is
+//! the tree learns of the newest change only when nothing older is on its way any more ([`Mirror::update_zxid`]): what is
 //! published in the midst of a storm has serials in between, of which there are enough, because each change is one.
 //!
 //! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below
@@ -11,20 +11,18 @@
 
 use super::guard::Extent;
 use super::plan::TreePlan;
-use super::reader::{Reading, parent};
-use crate::source::zookeeper::zones::{PayloadError, Tree, TreeZone};
-use crate::zone::{Zone, ZoneError};
+use super::reader::{Reading, below, parent};
+use crate::source::zookeeper::zones::{PayloadError, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::iter::successors;
 use tracing::warn;
-use wire::name::Name;
 
 /// Broken payloads that are logged one by one after a reading; the rest is a number.
 const LOGGED_PAYLOADS: usize = 20;
 
 /// The mirror of one tree.
 pub struct Mirror {
-    tree: Tree,
+    pub tree: Tree,
     zone: String,
     /// True if the domain's node is there.
     rooted: bool,
@@ -33,11 +31,11 @@ pub struct Mirror {
     /// The newest change of anything that was read.
     zxid: i64,
     /// The change that the tree knows as its newest.
-    settled: i64,
+    shown: i64,
     /// Payloads that are faulty, with the reason.
-    broken: BTreeMap<String, PayloadError>,
+    pub broken: BTreeMap<String, PayloadError>,
     /// Nodes that we may not read.
-    closed: BTreeSet<String>,
+    pub closed: BTreeSet<String>,
 }
 
 impl Mirror {
@@ -49,7 +47,7 @@ impl Mirror {
             rooted: false,
             born: 0,
             zxid: 0,
-            settled: 0,
+            shown: 0,
             broken: BTreeMap::new(),
             closed: BTreeSet::new(),
         }
@@ -57,13 +55,8 @@ impl Mirror {
 
     /// Returns how much there is.
     pub fn extent(&self) -> Extent {
-        let nodes = if self.rooted { self.tree.counts().nodes } else { 0 };
+        let nodes = if self.rooted { self.tree.count() } else { 0 };
         Extent { nodes, zxid: self.zxid, born: if self.rooted { self.born } else { 0 } }
-    }
-
-    /// Octets that it takes in memory, nearly.
-    pub fn octets(&self) -> u64 {
-        self.tree.octets()
     }
 
     /// Returns about how much of them the nodes of a reading would take at most.
@@ -74,37 +67,12 @@ impl Mirror {
     /// Returns about how much it takes once it has taken what was read after events. O(nodes read, and nodes gone)
     pub fn octets_with(&self, reading: &Reading) -> u64 {
         let gone: HashSet<&str> = reading.gone.iter().map(String::as_str).collect();
-        let is_below = |path: &str| {
-            let above = std::iter::successors((!path.is_empty()).then(|| parent(path)), |path| {
-                (!path.is_empty()).then(|| parent(path))
-            });
-            above.into_iter().any(|above| gone.contains(above))
-        };
+        let is_below = |path: &str| all_above(path).any(|above| gone.contains(above));
         let topmost = gone.iter().filter(|path| !is_below(path));
         let left: u64 = topmost.map(|path| self.tree.octets_below(path)).sum();
         let known = reading.nodes.iter().filter(|node| !gone.contains(&node.path[..]) && !is_below(&node.path));
         let replaced: u64 = known.map(|node| self.tree.octets_at(&node.path)).sum();
-        (self.octets() + self.octets_of(reading)).saturating_sub(left + replaced)
-    }
-
-    /// The tree, for those who ask why a name answers as it does.
-    pub fn tree(&self) -> &Tree {
-        &self.tree
-    }
-
-    /// Payloads that are faulty.
-    pub fn broken(&self) -> &BTreeMap<String, PayloadError> {
-        &self.broken
-    }
-
-    /// Nodes that we may not read.
-    pub fn closed(&self) -> &BTreeSet<String> {
-        &self.closed
-    }
-
-    /// The names of a node's children.
-    pub fn children(&self, path: &str) -> Vec<String> {
-        self.tree.children(path)
+        (self.tree.octets() + self.octets_of(reading)).saturating_sub(left + replaced)
     }
 
     /// Takes the whole tree: what was not read is gone.
@@ -118,8 +86,7 @@ impl Mirror {
                 // With everything below.
                 gone.push(path);
             } else if !reading.closed.contains(&path) {
-                let below = |child: String| if path.is_empty() { child } else { format!("{path}/{child}") };
-                open.extend(self.tree.children(&path).into_iter().map(below));
+                open.extend(self.tree.children(&path).iter().map(|child| below(&path, child)));
             }
         }
         self.apply(Reading { gone, ..reading });
@@ -173,21 +140,21 @@ impl Mirror {
 
     /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there
     /// is no room for one in between, and nothing should be published yet.
-    pub fn settle(&mut self, is_quiet: bool) -> bool {
-        let next = if is_quiet { self.zxid } else { self.settled + 1 };
+    pub fn update_zxid(&mut self, is_quiet: bool) -> bool {
+        let next = if is_quiet { self.zxid } else { self.shown + 1 };
         // At first there is nothing to be in between of.
-        let has_room = is_quiet || (self.settled > 0 && next < self.zxid);
+        let has_room = is_quiet || (self.shown > 0 && next < self.zxid);
         if has_room {
-            self.settled = next;
+            self.shown = next;
             self.tree.note_zxid(next);
         }
         has_room
     }
+}
 
-    /// The zones that have changed since the last time.
-    pub fn zones(&mut self, base: impl Fn(&Name) -> Option<Arc<Zone>>) -> Result<Vec<TreeZone>, ZoneError> {
-        self.tree.zones(base)
-    }
+/// The paths above one, the nearest first.
+fn all_above(path: &str) -> impl Iterator<Item = &str> {
+    successors(Some(path), |path| (!path.is_empty()).then(|| parent(path))).skip(1)
 }
 
 /// Returns true if a path is another or below it.
@@ -215,6 +182,7 @@ mod tests {
     use super::*;
     use crate::source::zookeeper::zones::{Plan, SoaFields};
     use std::time::Duration;
+    use wire::name::Name;
 
     fn mirror() -> Mirror {
         let name = Name::parse("example.com").unwrap();
@@ -260,10 +228,10 @@ mod tests {
         for (nodes, gone) in readings {
             let reading = Reading { nodes, gone: gone.into_iter().map(str::to_owned).collect(), ..Reading::default() };
             let told = mirror.octets_with(&reading);
-            let (is_removal, before) = (reading.nodes.is_empty(), mirror.octets());
+            let (is_removal, before) = (reading.nodes.is_empty(), mirror.tree.octets());
             mirror.apply(reading);
-            assert_eq!(told, mirror.octets());
-            assert_eq!(told < before, is_removal || mirror.children("a").is_empty());
+            assert_eq!(told, mirror.tree.octets());
+            assert_eq!(told < before, is_removal || mirror.tree.children("a").is_empty());
         }
     }
 
@@ -274,7 +242,7 @@ mod tests {
         assert!(mirror.tree.contains("a/b"));
         // The requests for the node and for one below it were answered on both sides of its return.
         mirror.apply(Reading { gone: vec!["a".into()], nodes: vec![node("a/b")], ..Reading::default() });
-        assert!(mirror.children("").is_empty(), "it would be taken for known");
+        assert!(mirror.tree.children("").is_empty(), "it would be taken for known");
         mirror.apply(Reading { nodes: vec![node("a"), node("a/b")], ..Reading::default() });
         assert!(mirror.tree.contains("a/b"));
         mirror.apply(Reading { gone: vec![String::new()], nodes: vec![node("a")], ..Reading::default() });

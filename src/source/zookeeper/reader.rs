@@ -89,7 +89,7 @@ pub async fn read_touched(
     for (path, touch) in touched {
         match touch {
             // One watch tells of every new node; many tell of the topmost only.
-            Touch::Created if link.is_each() => jobs.insert(Job::Tree(path.clone())),
+            Touch::Created if link.courier.each => jobs.insert(Job::Tree(path.clone())),
             Touch::Created | Touch::Payload => jobs.insert(Job::Node(path.clone())),
             Touch::Children => jobs.insert(Job::Children(path.clone())),
             Touch::Deleted => {
@@ -127,7 +127,8 @@ async fn run(
         while requests.len() < MOST_REQUESTS
             && let Some(job) = jobs.pop()
         {
-            link.begin(&mut requests, |courier| async move {
+            let courier = link.courier.clone();
+            link.begin(&mut requests, async move {
                 let found = match &job {
                     Job::Node(path) => courier.read(path, false).await,
                     Job::Tree(path) => courier.read(path, true).await,
@@ -228,7 +229,7 @@ fn compare(
 }
 
 /// The path of a node's child.
-fn below(path: &str, child: &str) -> String {
+pub fn below(path: &str, child: &str) -> String {
     if path.is_empty() { child.to_owned() } else { format!("{path}/{child}") }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Cost: O(trees) for each version of a tree's zone.
 
-use crate::state::{Store, TreeState};
+use crate::state::{NewFacts, Store, TreeState};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use wire::name::Name;
@@ -20,7 +20,7 @@ pub struct Roots {
 impl Roots {
     /// Takes what earlier runs have left, and where it is kept from now on.
     pub fn new(store: Option<Arc<Store>>) -> Roots {
-        let trees = store.as_ref().map(|store| store.trees()).unwrap_or_default();
+        let trees = store.as_ref().map(|store| store.facts.trees.clone()).unwrap_or_default();
         Roots { trees: Mutex::new(trees), store }
     }
 
@@ -35,7 +35,7 @@ impl Roots {
         if trees.insert(zone.clone(), tree) != Some(tree)
             && let Some(store) = &self.store
         {
-            store.save_trees(trees.clone());
+            store.save(NewFacts { trees: Some(trees.clone()), ..NewFacts::default() });
         }
     }
 }

@@ -20,18 +20,17 @@ use super::plan::{Member, TreePlan, Watches};
 use super::reader::{Bounds, Reading, read_tree};
 use super::{Shared, link};
 use crate::budget::{Budget, Manner};
-use crate::publish::Publisher;
 use crate::source::requests::Call;
-use crate::source::shell::Facilities;
-use crate::source::{News, Update, WakeKind};
+use crate::source::{News, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
 use memory::granted;
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 use wire::name::Name;
@@ -59,8 +58,6 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: Arc<TreePlan>,
-    updates: mpsc::Sender<Update>,
-    publisher: Arc<Publisher>,
     account: Account,
     shared: Arc<Shared>,
     budget: Arc<Budget>,
@@ -114,8 +111,7 @@ struct Summary {
 impl Task {
     /// A task that has not begun.
     pub(super) fn new(shared: Arc<Shared>) -> Task {
-        let Facilities { updates, publisher, budget, .. } = shared.facilities.clone();
-        let plan = shared.plan.clone();
+        let (plan, budget) = (shared.plan.clone(), shared.facilities.budget.clone());
         *shared.own.mirror() = Mirror::new(&plan);
         budget.set_beside(plan.zone(), 0);
         let held_since = shared.own.roots.get(plan.zone()).and_then(|tree| tree.held_since);
@@ -127,8 +123,6 @@ impl Task {
             // Replicas must not all go to the first member.
             turn: RandomState::new().hash_one(0) as usize % plan.members.len().max(1),
             plan,
-            updates,
-            publisher,
             shared,
             budget,
             guard: Guard::resume(earlier),
@@ -150,7 +144,9 @@ impl Task {
             self.account.note_session(&member, watches.label());
             info!(zone = self.account.zone(), %member, watches = watches.label(), "session with ZooKeeper begun");
             self.followed = false;
-            match self.follow(&mut link).await {
+            // There is no end but a reason to leave.
+            let Err(leave) = self.follow(&mut link).await;
+            match leave {
                 Leave::Ended => break,
                 Leave::Again => {}
                 Leave::Lost(error) => {
@@ -184,7 +180,7 @@ impl Task {
             self.take_call();
             let mut problems = Vec::new();
             for _ in 0..self.plan.members.len() {
-                if self.updates.is_closed() {
+                if self.shared.facilities.updates.is_closed() {
                     return None;
                 }
                 let member = self.plan.members[self.turn % self.plan.members.len()].clone();
@@ -220,7 +216,7 @@ impl Task {
             tokio::select! {
                 () = sleep_until(until) => return true,
                 () = self.shared.inbox.rung() => {}
-                () = self.updates.closed() => return false,
+                () = self.shared.facilities.updates.closed() => return false,
             }
         }
     }
@@ -236,15 +232,7 @@ impl Task {
     //--- A session ---
 
     /// Reads the tree and follows it until the session is left.
-    async fn follow(&mut self, link: &mut Link) -> Leave {
-        match self.try_follow(link).await {
-            Ok(never) => match never {},
-            Err(leave) => leave,
-        }
-    }
-
-    /// The same; there is no end but an error.
-    async fn try_follow(&mut self, link: &mut Link) -> Result<std::convert::Infallible, Leave> {
+    async fn follow(&mut self, link: &mut Link) -> Result<Infallible, Leave> {
         self.doubtful = false;
         if !self.each {
             match within(self.patience(), link.watch_tree()).await {
@@ -278,7 +266,7 @@ impl Task {
                     self.beat(link).await?;
                     beat = Instant::now() + pause;
                 }
-                () = self.updates.closed() => return Err(Leave::Ended),
+                () = self.shared.facilities.updates.closed() => return Err(Leave::Ended),
             }
         }
     }
@@ -302,7 +290,7 @@ impl Task {
     /// Reads the whole tree once more; where each node has its own watches, in another session, so that there is one of
     /// each.
     async fn read_again(&mut self, link: &mut Link) -> Result<(), Leave> {
-        if link.is_each() { Err(Leave::Again) } else { self.load(link).await }
+        if link.courier.each { Err(Leave::Again) } else { self.load(link).await }
     }
 
     /// Reads the whole tree, and takes it unless it looks wrong.
@@ -342,7 +330,7 @@ impl Task {
         drop(claim);
         // Whoever sees the tree in an answer finds its session live.
         self.account.note_live();
-        let summary = self.publish_settled(link, heard).await?;
+        let summary = self.publish_changes(link, heard).await?;
         let zone = self.account.zone();
         let ms = started.elapsed().as_millis() as u64;
         info!(zone, nodes = found.nodes, names = summary.names, ms, "tree read, {}", summary.text);
@@ -356,20 +344,27 @@ impl Task {
 
     /// Takes a whole tree; one of the past takes the place of all that is known.
     fn take(&self, reading: Reading) {
-        tokio::task::block_in_place(|| {
-            let mut mirror = self.shared.own.mirror();
+        self.change_mirror(|mirror| {
             if reading.zxid < mirror.extent().zxid {
                 *mirror = Mirror::new(&self.plan);
             }
             mirror.replace(reading);
-            self.budget.set_beside(self.plan.zone(), mirror.octets());
+        });
+    }
+
+    /// Changes the mirror, and tells what it holds then.
+    fn change_mirror(&self, change: impl FnOnce(&mut Mirror)) {
+        tokio::task::block_in_place(|| {
+            let mut mirror = self.shared.own.mirror();
+            change(&mut mirror);
+            self.budget.set_beside(self.plan.zone(), mirror.tree.octets());
             self.account.note_tree(&mirror);
         });
     }
 
     /// The tree that the zone which is served was made of, as far as that is known.
     fn served(&self) -> Extent {
-        let root = self.publisher.load();
+        let root = self.shared.facilities.publisher.load();
         let Some(zone) = root.get(self.plan.zone()).and_then(|served| served.zone.clone()) else {
             return Extent::default();
         };
@@ -447,7 +442,7 @@ impl Task {
             return Ok(());
         }
         self.read_events(link, &touched).await?;
-        let summary = self.publish_settled(link, heard).await?;
+        let summary = self.publish_changes(link, heard).await?;
         debug!(zone = self.account.zone(), names = summary.names, "tree changed, {}", summary.text);
         self.note_room(None);
         Ok(())
@@ -479,11 +474,11 @@ impl Task {
     }
 
     /// Publishes what was read, once no older change is on its way; in a storm also now and then before that.
-    async fn publish_settled(&mut self, link: &mut Link, heard: Instant) -> Result<Summary, Leave> {
+    async fn publish_changes(&mut self, link: &mut Link, heard: Instant) -> Result<Summary, Leave> {
         let mut heard = heard;
         loop {
             let is_quiet = self.gather(link).await?;
-            if self.shared.own.mirror().settle(is_quiet) {
+            if self.shared.own.mirror().update_zxid(is_quiet) {
                 let summary = self.publish(heard).await?;
                 if is_quiet {
                     return Ok(summary);
@@ -496,7 +491,7 @@ impl Task {
     /// Reads what events tell until there are no more, or for as long as is reasonable; which of both it was.
     async fn gather(&mut self, link: &mut Link) -> Result<bool, Leave> {
         let started = Instant::now();
-        let mut is_certain = !link.is_each();
+        let mut is_certain = !link.courier.each;
         loop {
             let touched = self.drain(link, None)?;
             if !touched.is_empty() {
@@ -506,7 +501,7 @@ impl Task {
                     return Ok(false);
                 }
                 self.read_events(link, &touched).await?;
-                is_certain = !link.is_each();
+                is_certain = !link.courier.each;
             } else if is_certain {
                 return Ok(true);
             } else {
@@ -523,12 +518,7 @@ impl Task {
         if self.is_reset(&reading) {
             return Err(Leave::Again);
         }
-        tokio::task::block_in_place(|| {
-            let mut mirror = self.shared.own.mirror();
-            mirror.apply(reading);
-            self.budget.set_beside(self.plan.zone(), mirror.octets());
-            self.account.note_tree(&mirror);
-        });
+        self.change_mirror(|mirror| mirror.apply(reading));
         // From here on it counts by itself.
         drop(claim);
         Ok(())
@@ -557,7 +547,7 @@ impl Task {
         self.doubtful = differs;
         self.note_room(self.refused);
         for zone in self.plan.all_zones() {
-            self.send(zone, News::Current, heard, None).await?;
+            self.send(zone, News::Current, heard).await?;
         }
         Ok(())
     }
@@ -567,9 +557,9 @@ impl Task {
     /// Sends the keeper what has changed, and waits until it is published.
     async fn publish(&self, heard: Instant) -> Result<Summary, Leave> {
         let extent = self.shared.own.mirror().extent();
-        let root = self.publisher.load();
+        let root = self.shared.facilities.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
-        let changed = tokio::task::block_in_place(|| self.shared.own.mirror().zones(base));
+        let changed = tokio::task::block_in_place(|| self.shared.own.mirror().tree.zones(base));
         let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
         let claims = self.claim(&changed).await?;
         // Before the zone: when both are on disk, this is not older.
@@ -580,51 +570,41 @@ impl Task {
         let (mut waiting, mut summary) = (Vec::new(), Summary { text: String::new(), names: 0 });
         for zone in changed {
             let (serial, touched) = (zone.loaded.zone.soa.serial, zone.loaded.touched.len());
-            let before = zone.base.as_ref().map(|base| base.soa.serial);
             if zone.zone == *self.plan.zone() {
-                let from = before.map_or("none".to_owned(), |serial| serial.to_string());
+                let from = serial_text(zone.base.as_deref());
                 summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
             }
             summary.names += touched;
             let news = News::Load { loaded: Box::new(zone.loaded), base: zone.base };
-            let (published, done) = oneshot::channel();
-            self.send(&zone.zone, news, heard, Some(published)).await?;
-            waiting.push(done);
+            waiting.push(self.send(&zone.zone, news, heard).await?);
         }
         let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
         for zone in unchanged {
             // One that has expired meanwhile is alive again.
-            self.send(zone, News::Current, heard, None).await?;
+            self.send(zone, News::Current, heard).await?;
         }
         for done in waiting {
             // A zone that has left the configuration is not published; another task follows with the rest.
             done.await.map_err(|_| Leave::Ended)?;
         }
         for (claim, before) in claims {
-            claim.settle(before);
+            claim.note_published(before);
         }
         if summary.text.is_empty() {
-            let serial = base_serial(base(self.plan.zone()).as_deref());
-            summary.text = format!("serial {serial}, current");
+            let zone = base(self.plan.zone());
+            summary.text = format!("serial {}, current", serial_text(zone.as_deref()));
         }
         Ok(summary)
     }
 
-    /// Sends the keeper news of one zone.
-    async fn send(
-        &self,
-        zone: &Name,
-        news: News,
-        heard: Instant,
-        published: Option<oneshot::Sender<()>>,
-    ) -> Result<(), Leave> {
-        let update = Update { zone: zone.clone(), news, refreshed: heard.into_std(), published };
-        self.updates.send(update).await.map_err(|_| Leave::Ended)
+    /// Sends the keeper news of one zone. Returns what is ready when they are published.
+    async fn send(&self, zone: &Name, news: News, heard: Instant) -> Result<oneshot::Receiver<()>, Leave> {
+        self.shared.facilities.send(zone, news, heard).await.ok_or(Leave::Ended)
     }
 }
 
 /// The serial of a zone, in words.
-fn base_serial(zone: Option<&Zone>) -> String {
+fn serial_text(zone: Option<&Zone>) -> String {
     zone.map_or("none".to_owned(), |zone| zone.soa.serial.to_string())
 }
 

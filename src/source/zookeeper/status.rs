@@ -13,10 +13,11 @@ use wire::name::Name;
 pub const LISTED_PAYLOADS: usize = 20;
 
 /// State of the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Session {
     /// No session: the last tree is served.
+    #[default]
     Disconnected,
     /// A session, and the tree is being read.
     Reading,
@@ -61,7 +62,7 @@ pub struct BrokenPayload {
 }
 
 /// Status of one tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TreeStatus {
     /// The forward zone, also in the status of the reverse zones.
     pub tree: Name,
@@ -110,23 +111,7 @@ impl TreeStatus {
             tree: plan.zone().clone(),
             reverse: plan.zones.reverse.clone(),
             path: plan.path.clone(),
-            session: Session::Disconnected,
-            member: None,
-            since: None,
-            watches: None,
-            nodes: None,
-            zxid: None,
-            broken: 0,
-            broken_payloads: Vec::new(),
-            closed: 0,
-            held: None,
-            last_contact: None,
-            events: 0,
-            losses: 0,
-            failures: 0,
-            error: None,
-            reason: None,
-            next_attempt: None,
+            ..TreeStatus::default()
         }
     }
 }

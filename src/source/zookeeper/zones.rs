@@ -31,7 +31,7 @@ mod versions;
 pub use crate::zone::SoaFields;
 pub use explain::Explanation;
 pub use registrar::payload::PayloadError;
-pub use tree::{Counts, Tree};
+pub use tree::Tree;
 
 use crate::zone::{Loaded, Zone};
 use std::sync::Arc;

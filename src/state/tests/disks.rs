@@ -39,7 +39,10 @@ fn a_folder_that_vanishes_is_made_again() {
     let zone = name("z");
     let one = first("@ 30 SOA 1");
     store.replace(&zone, one.clone(), at(0));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })]));
+    store.save(NewFacts {
+        states: Some(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })])),
+        ..NewFacts::default()
+    });
     assert!(store.flush(PATIENCE));
     fs::remove_dir_all(&root).unwrap();
     let (delta, two) = step(&one, "@ 30 SOA 2");
@@ -48,7 +51,10 @@ fn a_folder_that_vanishes_is_made_again() {
     let status = store.status();
     assert!(!status.healthy && status.error.as_ref().unwrap().contains("zones/z"), "{status:?}");
     assert_eq!((metrics.state_healthy.get(), errors(&metrics, "append")), (0, 1));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 1, last: Serial(2), fingerprint: 7 })]));
+    store.save(NewFacts {
+        states: Some(HashMap::from([(name("w.x"), RegionState { drift: 1, last: Serial(2), fingerprint: 7 })])),
+        ..NewFacts::default()
+    });
     wait("not healthy again", || store.status().healthy && store.status().error.is_none());
     assert!(store.flush(PATIENCE));
     assert_eq!(metrics.state_healthy.get(), 1);
@@ -56,7 +62,7 @@ fn a_folder_that_vanishes_is_made_again() {
     drop(store);
     let (store, _) = open_in(&root);
     assert_eq!(store.load(&zone).unwrap().zone, two);
-    assert_eq!(store.regions()[&name("w.x")], RegionState { drift: 1, last: Serial(2), fingerprint: 7 });
+    assert_eq!(store.facts.states[&name("w.x")], RegionState { drift: 1, last: Serial(2), fingerprint: 7 });
 }
 
 #[test]
@@ -69,19 +75,19 @@ fn a_folder_that_vanishes_is_written_again_without_any_change() {
         store.replace(&zone.origin, zone.clone(), at(0));
     }
     let state = RegionState { drift: 3, last: Serial(8), fingerprint: 7 };
-    store.save_regions(HashMap::from([(name("w.x"), state)]));
+    store.save(NewFacts { states: Some(HashMap::from([(name("w.x"), state)])), ..NewFacts::default() });
     let (delta, _) = step(&first("@ 30 SOA 1"), "@ 30 SOA 2");
     let mut history = History::default();
     let limits = HistoryLimits::default();
     history.push(HistoryStep::new(delta, at(1), [Cause::Drain]), &limits);
     store.save_past(&name("z"), history);
-    assert!(store.settle());
+    assert!(store.flush_all());
     // Whole, and all but what looks whole: the lock stays with us.
     for part in [root.clone(), root.join("zones")] {
         fs::remove_dir_all(&part).unwrap();
         let snapshot = |zone: &Arc<Zone>| store.shared.disk.zone_folder(&zone.origin).join("snapshot");
         let is_there = || zones.iter().all(|zone| snapshot(zone).exists()) && root.join("regions").exists();
-        wait("not written again", || is_there() && store.settle());
+        wait("not written again", || is_there() && store.flush_all());
     }
     assert!(store.status().healthy);
     drop(store);
@@ -89,7 +95,7 @@ fn a_folder_that_vanishes_is_written_again_without_any_change() {
     for zone in &zones {
         assert_eq!(store.load(&zone.origin).unwrap().zone, *zone);
     }
-    assert_eq!(store.regions()[&name("w.x")], state);
+    assert_eq!(store.facts.states[&name("w.x")], state);
     assert_eq!(store.load_past(&name("z")).len(), 1);
 }
 
@@ -144,7 +150,10 @@ fn closed(lock: impl FnOnce(&Path)) -> (tempfile::TempDir, Arc<Zone>) {
     let (store, _) = open_in(folder.path());
     let version = first("@ 30 SOA 5\na 30 A 192.0.2.1");
     store.replace(&name("z"), version.clone(), at(0));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(8), fingerprint: 7 })]));
+    store.save(NewFacts {
+        states: Some(HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(8), fingerprint: 7 })])),
+        ..NewFacts::default()
+    });
     assert!(store.flush(PATIENCE));
     drop(store);
     fs::remove_file(folder.path().join("lock")).unwrap();
@@ -161,7 +170,7 @@ fn a_folder_that_cannot_be_locked_is_read_and_locked_later() {
     assert!(!status.healthy && status.error.as_ref().unwrap().contains("cannot lock"), "{status:?}");
     assert_eq!((metrics.state_healthy.get(), errors(&metrics, "open")), (0, 1));
     assert_eq!(store.load(&name("z")).unwrap().zone, version);
-    assert_eq!(store.regions()[&name("w.x")].last, Serial(8));
+    assert_eq!(store.facts.states[&name("w.x")].last, Serial(8));
     // Somebody else may have the lock: nothing is changed without it.
     let (delta, new) = step(&version, "@ 30 SOA 6");
     store.append(&name("z"), delta, new.clone(), at(1));
@@ -173,7 +182,7 @@ fn a_folder_that_cannot_be_locked_is_read_and_locked_later() {
     drop(store);
     let (store, _) = open_in(folder.path());
     assert_eq!(store.load(&name("z")).unwrap().zone, new);
-    assert_eq!(store.regions()[&name("w.x")].last, Serial(8));
+    assert_eq!(store.facts.states[&name("w.x")].last, Serial(8));
 }
 
 #[test]
@@ -194,7 +203,7 @@ fn a_folder_that_cannot_be_made_is_tried_again() {
     fs::write(&in_the_way, "").unwrap();
     let (store, metrics) = open_in(&in_the_way.join("state"));
     assert!(store.status().error.unwrap().contains("cannot create the state folder"));
-    assert!(store.load(&name("z")).is_none() && store.regions().is_empty());
+    assert!(store.load(&name("z")).is_none() && store.facts.states.is_empty());
     let version = first("@ 30 SOA 1");
     store.replace(&name("z"), version.clone(), at(0));
     assert!(!store.flush(PATIENCE));
@@ -249,7 +258,10 @@ fn a_writer_that_hangs_is_told_and_waited_for_once() {
     assert!(store.flush(PATIENCE));
     let pipe = folder.path().join("regions.tmp");
     hang(&pipe);
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })]));
+    store.save(NewFacts {
+        states: Some(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })])),
+        ..NewFacts::default()
+    });
     let mut next = || {
         let (delta, new) = step(&version, &format!("@ 30 SOA {}", version.soa.serial.0 + 1));
         store.append(&name("z"), delta, new.clone(), at(1));

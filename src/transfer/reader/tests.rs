@@ -1,5 +1,7 @@
 //! Whole zones: captures of CNS, habits of primaries, damage. Builders of messages for the tests of others.
 
+mod differences;
+
 use super::*;
 use hickory_proto::rr::RecordType;
 use proptest::prelude::*;

@@ -36,9 +36,9 @@ impl Task {
         if result.is_ok() {
             self.good = older.primary;
         }
-        // What is held back is older still, and is to be confirmed.
+        // What waits is older still, and is to be confirmed.
         if matches!(result, Ok(Refreshed::Adopted(_))) {
-            self.regression.clear();
+            self.regression.older = None;
         }
         Some(result)
     }
@@ -57,13 +57,13 @@ impl Task {
 
     /// Returns when the zone goes back, if nothing else is heard.
     pub(super) fn back_at(&self) -> Option<Instant> {
-        self.regression.older().map(|older| older.since + self.wait_before(older))
+        self.regression.older.map(|older| older.since + self.wait_before(&older))
     }
 
     /// Describes for operators when the zone goes back.
     pub(super) fn regression_status(&self) -> Option<RegressionStatus> {
-        self.regression.older().map(|older| {
-            let (age, wait) = (older.since.elapsed(), self.wait_before(older));
+        self.regression.older.map(|older| {
+            let (age, wait) = (older.since.elapsed(), self.wait_before(&older));
             let until = unix_after(wait.saturating_sub(age));
             RegressionStatus { serial: older.serial, since: unix_before(age), until, partial: older.is_partial }
         })

@@ -11,13 +11,14 @@
 
 use super::{Aim, Candidate, Refreshed, Task};
 use crate::budget::{Claim, Manner as Purpose};
+use crate::client::random_id;
 use crate::source::WakeKind;
 use crate::transfer::account::Kind;
 use crate::transfer::connection::{self, Traffic};
 use crate::transfer::error::TransferError;
 use crate::transfer::ixfr;
 use crate::transfer::queue::Turn;
-use crate::transfer::reader::Received;
+use crate::transfer::reader::{Reader, Received};
 use crate::transfer::recourse::Recourse;
 use crate::transfer::version::Version;
 use crate::zone::Zone;
@@ -97,9 +98,9 @@ impl Task {
                 self.accounts.note_differences(index);
                 let candidate = self.accounts.note(index, candidate.kind, candidate.weigh_growth(&claim).await)?;
                 self.detours = Detours::default();
-                let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+                let outcome = self.adopt(index, aim.kind, candidate, heard).await?;
                 if !self.serves(Some(&before)) {
-                    claim.settle(Some(before));
+                    claim.note_published(Some(before));
                 }
                 Ok(Some(outcome))
             }
@@ -118,7 +119,8 @@ impl Task {
         }
     }
 
-    /// Asks a primary for differences, and reads the answer.
+    /// Asks a primary for differences, and reads the answer. The primary has just announced the serial `polled`; if that
+    /// is ours, what else happened under it is asked for.
     async fn fetch_changes(
         &mut self,
         index: usize,
@@ -128,7 +130,9 @@ impl Task {
     ) -> Result<(Received, Traffic), TransferError> {
         let asked = Instant::now();
         let (primary, limits, tally) = (&self.plan.primaries[index], &self.plan.limits, &self.shared.own.tally);
-        let fetched = connection::fetch_changes(base.clone(), polled, primary, limits, tally, claim).await;
+        let reader = Reader::ixfr(base.clone(), random_id()).doubting(base.mixed.seen_at(polled));
+        let reader = if polled == base.soa.serial { reader.with_same_serial() } else { reader };
+        let fetched = connection::fetch(reader, primary, limits, tally, claim).await;
         drop(turn);
         self.waited += asked.elapsed();
         fetched
@@ -137,8 +141,8 @@ impl Task {
     /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the
     /// version.
     fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
-        self.accounts.note_settled(index, &candidate.settled);
-        let unanswered = &candidate.settled.unanswered;
+        self.accounts.note_doubts(index, &candidate.remaining);
+        let unanswered = &candidate.remaining.unanswered;
         if !unanswered.is_empty() && self.recourse.wants_whole(unanswered, Instant::now()) {
             return Err(TransferError::Unanswered(unanswered.len()));
         }

@@ -41,7 +41,7 @@ impl Task {
             match result {
                 Ok(outcome) => {
                     self.good = index;
-                    self.regression.clear();
+                    self.regression.older = None;
                     return Ok(outcome);
                 }
                 Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),

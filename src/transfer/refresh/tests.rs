@@ -3,7 +3,9 @@
 use super::*;
 use crate::client::Server;
 use crate::metrics::Metrics;
-use crate::publish::{Identity, Published, Served};
+use crate::publish::{Identity, Published, Publisher, Served};
+use crate::source::Update;
+use crate::source::shell::Facilities;
 use crate::transfer::plan::{Limits, TimerBounds};
 use crate::transfer::silence::{Silence, Times, tick};
 use crate::transfer::{Common, share};
@@ -12,6 +14,7 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wire::name::{Name, NameBuf};

@@ -4,7 +4,10 @@
 
 use super::Task;
 use crate::budget::Manner as Purpose;
+use crate::client::random_id;
 use crate::transfer::connection;
+use crate::transfer::progress::Tally;
+use crate::transfer::reader::Reader;
 use crate::transfer::status::Activity;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
@@ -27,9 +30,11 @@ impl Task {
         }
         let claim = self.budget.begin(&self.plan.zone, Purpose::Change);
         let primary_label = self.accounts.primary(index);
-        match connection::fetch_opening(base, primary, limits, &claim).await {
+        // CNS takes the question for a transfer. One message and the time for one are the most that this takes.
+        let reader = Reader::ixfr(base, random_id()).with_opening_alone();
+        match connection::fetch(reader, primary, limits, &Tally::default(), &claim).await {
             // Anything newer is found by the next poll, and is a transfer then.
-            Ok(soa) if soa.serial == serial => {
+            Ok((received, _)) if received.soa().serial == serial => {
                 silence.note_question(Instant::now());
                 self.accounts.note_question(index);
                 info!(%zone, primary = %primary_label, %serial,

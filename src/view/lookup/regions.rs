@@ -1,28 +1,29 @@
 //! Explanation of a region's records: the members that gave each of them, and the fate of each member's records.
 
-use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, LookupStep, RegionUse, SourceReport};
 use crate::config::{describe_drain, describe_pattern, format_duration};
-use crate::keeper::{MemberView, PinStatus, RegionView, View};
+use crate::keeper::{MemberStatus, PinStatus, RegionSnapshot, Snapshot};
 use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
-use crate::publish::{Served, State};
+use crate::publish::State;
 use crate::view::status::describe_pin;
+use crate::view::text::RecordText;
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
 use std::time::Instant;
 use wire::name::Name;
-use wire::rr::{self, TypeName, rtype};
+use wire::rr::{self, rtype};
 
 /// A name of a region, and what becomes of its members' records there.
 struct Traced<'a> {
-    view: &'a View,
-    region: &'a RegionView,
+    view: &'a Snapshot,
+    region: &'a RegionSnapshot,
+    statuses: Vec<MemberStatus>,
     name: Name,
     trace: Trace,
 }
 
 /// Tells which member gave which record of a step in a region, and how the members are.
-pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut LookupStep) {
+pub fn add_members(view: &Snapshot, region: &RegionSnapshot, wanted: Option<u16>, step: &mut LookupStep) {
     let asked = step.asked().clone();
     let traced = Traced::new(view, region, asked.clone());
     let key_of = |rtype: u16, rdata: &[u8]| (rtype, rr::fold(rtype, rdata));
@@ -45,8 +46,8 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
     step.left_out = contributions.filter_map(|given| traced.left_out(given)).collect();
     if region.plan.is_united {
         // Its members have no names of their own under which somebody could ask.
-        let zones =
-            region.members.iter().filter_map(|member| Some((&member.status.zone, member.traced.zone.as_ref()?)));
+        let pairs = region.plan.members.iter().zip(&region.members);
+        let zones = pairs.filter_map(|(kept_under, member)| Some((kept_under, member.zone.as_ref()?)));
         step.left_out.extend(zones.flat_map(|(kept_under, zone)| not_held(zone, kept_under, &asked, wanted)));
     }
     let conflicts = traced.trace.conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::SameTarget);
@@ -56,14 +57,19 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
         explanation: conflict.kind.rule(),
     };
     step.conflicts = conflicts.map(report).collect();
-    let members = region.members.iter().enumerate();
-    step.sources.extend(members.map(|(index, member)| describe_member(view, region, (index, member), &asked)));
+    let describe = |(index, member): (usize, &TracedMember)| {
+        let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
+        let status = traced.statuses[index].clone();
+        let kept = view.sources.get(&status.zone).map(|source| source.status(&status.zone, Instant::now()));
+        SourceReport::new(status, member.contributes(), moved, kept.as_ref())
+    };
+    step.sources.extend(region.members.iter().enumerate().map(describe));
 }
 
 /// Tells what the regions take of a step in one of their members.
-pub fn add_uses(view: &View, zone: &Name, step: &mut LookupStep) {
+pub fn add_uses(view: &Snapshot, zone: &Name, step: &mut LookupStep) {
     let asked = step.asked().clone();
-    let mut regions: Vec<&RegionView> = view.regions.values().collect();
+    let mut regions: Vec<&RegionSnapshot> = view.regions.values().collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     for region in regions {
         let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };
@@ -74,7 +80,7 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut LookupStep) {
             mine.map(|given| traced.left_out(given)).collect()
         };
         let fates = traced.as_ref().map(fates_in).unwrap_or_default();
-        let here = region.members[member].traced.zone.as_ref().and_then(|zone| zone.get(asked.as_wire()));
+        let here = region.members[member].zone.as_ref().and_then(|zone| zone.get(asked.as_wire()));
         let records = here.map_or(0, |node| node.records() as usize);
         step.regions.push(RegionUse {
             region: region.plan.origin.clone(),
@@ -86,15 +92,8 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut LookupStep) {
     }
 }
 
-/// Tells the records of a step that its zone cannot hold.
-pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
-    if let Some(zone) = &served.zone {
-        step.left_out = not_held(zone, &zone.origin, step.asked(), wanted).collect();
-    }
-}
-
 /// The records of a name that a zone, kept under a name, cannot hold.
-fn not_held<'a>(
+pub fn not_held<'a>(
     zone: &'a Zone,
     kept_under: &'a Name,
     asked: &'a Name,
@@ -107,9 +106,7 @@ fn not_held<'a>(
             zone: kept_under.clone(),
             serial: Some(zone.soa.serial),
             owner: asked.to_string(),
-            ttl: record.ttl,
-            rtype: TypeName(record.rtype).to_string(),
-            data: data_text(record.rtype, &record.rdata),
+            text: RecordText::new(record.rtype, record.ttl, &record.rdata),
             held_seconds: None,
         };
         let explanation = match kind {
@@ -123,10 +120,10 @@ fn not_held<'a>(
 
 impl<'a> Traced<'a> {
     /// Follows the records of a name.
-    fn new(view: &'a View, region: &'a RegionView, name: Name) -> Traced<'a> {
-        let members: Vec<TracedMember> = region.members.iter().map(|member| member.traced.clone()).collect();
-        let trace = Trace::new(&region.plan, &members, &name);
-        Traced { view, region, name, trace }
+    fn new(view: &'a Snapshot, region: &'a RegionSnapshot, name: Name) -> Traced<'a> {
+        let statuses = view.member_statuses(&region.plan, Instant::now());
+        let trace = Trace::new(&region.plan, &region.members, &name);
+        Traced { view, region, statuses, name, trace }
     }
 
     /// A member's record.
@@ -134,11 +131,9 @@ impl<'a> Traced<'a> {
         let member = &self.region.members[given.member];
         Given {
             zone: self.region.plan.members[given.member].clone(),
-            serial: member.traced.zone.as_ref().map(|zone| zone.soa.serial),
+            serial: member.zone.as_ref().map(|zone| zone.soa.serial),
             owner: given.owner.to_string(),
-            ttl: given.ttl,
-            rtype: TypeName(given.rtype).to_string(),
-            data: data_text(given.rtype, &given.rdata),
+            text: RecordText::new(given.rtype, given.ttl, &given.rdata),
             held_seconds: if given.held { self.held_seconds(given) } else { None },
         }
     }
@@ -155,7 +150,7 @@ impl<'a> Traced<'a> {
         let Some(reason) = given.left_out else { return self.hidden_by_pin(given) };
         let plan = &self.region.plan;
         let explanation = match reason {
-            LeftOut::Withdrawn => match self.region.members[given.member].status.state {
+            LeftOut::Withdrawn => match self.statuses[given.member].state {
                 "drained" => {
                     let drains = self.describe_drains(given);
                     format!("{drains}; the members that are not drained have no valid data")
@@ -206,28 +201,26 @@ impl<'a> Traced<'a> {
 }
 
 /// Describes the reason for which a region takes nothing from a member.
-fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> String {
-    let expired = |zone| view.zones.get(zone).is_none_or(|status| status.state == State::Expired);
+fn describe_withdrawal(view: &Snapshot, region: &RegionSnapshot, member: usize) -> String {
+    let expired = |zone| view.sources.get(zone).is_none_or(|source| source.state == State::Expired);
     match region.plan.expire_after {
         Some(limit) if !expired(&region.plan.members[member]) => {
-            format!(
-                "no primary confirmed the member for longer than {}, \"expire_after\" of the region",
-                format_duration(limit)
-            )
+            let limit = format_duration(limit);
+            format!("no primary confirmed the member for longer than {limit}, \"expire_after\" of the region")
         }
         _ => "the member has expired".to_owned(),
     }
 }
 
 /// Describes the origin of a record that no member has given.
-fn describe_own(region: &RegionView, code: u16) -> String {
+fn describe_own(region: &RegionSnapshot, code: u16) -> String {
     match (code, &region.plan.ns) {
         (rtype::SOA, _) if region.pin.is_some() => {
             "made here; the serial does not follow those of the members while the region is pinned".to_owned()
         }
         (rtype::SOA, _) => {
-            let serials = region.members.iter().filter(|member| member.traced.contributes());
-            let serials = serials.filter_map(|member| Some(member.traced.zone.as_ref()?.soa.serial.to_string()));
+            let serials = region.members.iter().filter(|member| member.contributes());
+            let serials = serials.filter_map(|member| Some(member.zone.as_ref()?.soa.serial.to_string()));
             let sum = serials.collect::<Vec<_>>().join(" + ");
             let (offset, drift) = (region.plan.serial_offset, region.drift);
             format!("made here; serials of the members {sum}, serial_offset {offset}, drift {drift}")
@@ -238,28 +231,5 @@ fn describe_own(region: &RegionView, code: u16) -> String {
         }
         (rtype::NS, _) => "this server alone, because the members' NS sets have nothing in common".to_owned(),
         _ => "made here".to_owned(),
-    }
-}
-
-/// Describes the state of a member.
-fn describe_member(
-    view: &View,
-    region: &RegionView,
-    (index, member): (usize, &MemberView),
-    asked: &Name,
-) -> SourceReport {
-    let status = view.zones.get(&member.status.zone);
-    let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
-    SourceReport {
-        zone: member.status.zone.clone(),
-        state: member.status.state,
-        serial: member.status.serial,
-        contributes: member.traced.contributes(),
-        owner: moved,
-        refreshed_seconds_ago: status.and_then(|status| status.refreshed_seconds_ago),
-        expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
-        primaries: Vec::new(),
-        tree: None,
-        configured: false,
     }
 }

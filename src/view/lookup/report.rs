@@ -1,15 +1,15 @@
 //! Parts of an explanation, as `--json` prints them.
 
-use super::data_text;
-use crate::keeper::{PinStatus, ZoneStatus};
+use crate::keeper::{MemberStatus, PinStatus, ZoneStatus};
 use crate::publish::State;
 use crate::source::zookeeper::status::Session;
 use crate::source::zookeeper::zones::Explanation;
 use crate::source::zookeeper::{TreePlan, TreeStatus};
 use crate::transfer::PrimaryStatus;
+use crate::view::text::RecordText;
 use serde::Serialize;
 use wire::name::Name;
-use wire::rr::{Set, TypeName};
+use wire::rr::Set;
 use wire::serial::Serial;
 
 /// Explanation of a name's answer.
@@ -93,49 +93,50 @@ pub enum RecordFate {
     /// There are records of the type.
     Records,
     /// The name has records, but none of the type.
-    NoData {
-        types: Vec<String>,
-    },
+    NoData { types: Vec<String> },
     /// The name has no records, only names below it.
-    EmptyNonTerminal {
-        below: u32,
-    },
+    EmptyNonTerminal { below: u32 },
     /// The name does not exist; `encloser` is the closest name above it that does.
-    NoSuchName {
-        encloser: Name,
-    },
+    NoSuchName { encloser: Name },
     /// A CNAME.
-    Alias {
-        target: Name,
-    },
+    Alias { target: Name },
     /// A DNAME above the name; not followed when the CNAME that it makes is what was asked for.
-    Dname {
-        target: Name,
-        followed: bool,
-    },
+    Dname { target: Name, followed: bool },
     /// A DNAME whose target would be longer than 255 octets.
     TargetTooLong,
     /// A delegation at the name or above it, which hides records at the name.
-    Delegation {
-        hidden: u64,
-    },
+    Delegation { hidden: u64 },
     /// The name is there without any records, as a node without data is.
     NoRecords,
     /// The data of the name cannot be read, so it is unknown.
-    Unreadable {
-        reasons: Vec<String>,
-    },
+    Unreadable { reasons: Vec<String> },
     /// A zone that refuses unknown names has no such name.
-    RefusedName {
-        encloser: Name,
-    },
+    RefusedName { encloser: Name },
     /// A zone that refuses unknown names has the host and not the service.
     NoSuchService,
     /// No zone here holds the name.
     NotServed,
     /// The zone was never loaded, or the region waits for a member.
     NotReady,
+    /// The zone has expired, or all members of the region have.
     Expired,
+}
+
+impl RecordFate {
+    /// The response code of an answer that ends here, at the first name or behind an alias.
+    pub fn rcode(&self, first: bool) -> &'static str {
+        match self {
+            RecordFate::NoSuchName { .. } => "NXDOMAIN",
+            RecordFate::RefusedName { .. } => "REFUSED",
+            RecordFate::Unreadable { .. } => "SERVFAIL",
+            // RFC 6672 section 2.2.
+            RecordFate::TargetTooLong => "YXDOMAIN",
+            // Behind an alias the answer ends with what it has.
+            RecordFate::NotServed if first => "REFUSED",
+            RecordFate::NotReady | RecordFate::Expired if first => "SERVFAIL",
+            _ => "NOERROR",
+        }
+    }
 }
 
 /// The zone that answers.
@@ -155,10 +156,8 @@ pub struct ZoneReport {
 /// One record of the answer.
 #[derive(Debug, Serialize)]
 pub struct RecordReport {
-    #[serde(rename = "type")]
-    pub rtype: String,
-    pub ttl: u32,
-    pub data: String,
+    #[serde(flatten)]
+    pub text: RecordText,
     /// Members' records that a region's record is made of; empty outside regions.
     pub from: Vec<Given>,
     /// Origin of a record that no member has given.
@@ -175,9 +174,7 @@ impl RecordReport {
     /// The records of a set.
     pub fn of_rrset(rrset: Set<'_>) -> Vec<RecordReport> {
         let record = |rdata: &[u8]| RecordReport {
-            rtype: TypeName(rrset.rtype).to_string(),
-            ttl: rrset.ttl,
-            data: data_text(rrset.rtype, rdata),
+            text: RecordText::new(rrset.rtype, rrset.ttl, rdata),
             from: Vec::new(),
             made: None,
             seen: None,
@@ -201,10 +198,8 @@ pub struct SeenReport {
 /// A record that is there no more.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct GoneReport {
-    #[serde(rename = "type")]
-    pub rtype: String,
-    pub ttl: u32,
-    pub data: String,
+    #[serde(flatten)]
+    pub text: RecordText,
     /// Version with which the record came; none if that is unknown.
     pub seen: Option<SeenReport>,
     /// Last version that had the record.
@@ -223,10 +218,8 @@ pub struct Given {
     pub serial: Option<Serial>,
     /// Owner name in the spelling of the member's primary.
     pub owner: String,
-    pub ttl: u32,
-    #[serde(rename = "type")]
-    pub rtype: String,
-    pub data: String,
+    #[serde(flatten)]
+    pub text: RecordText,
     /// Seconds that the region keeps the record for, if nothing else happens, where the member has withdrawn it.
     pub held_seconds: Option<u64>,
 }
@@ -270,16 +263,21 @@ pub struct SourceReport {
 }
 
 impl SourceReport {
-    /// Returns the keeper's data about a zone.
-    pub fn of_zone(status: &ZoneStatus, owner: Option<Name>) -> SourceReport {
+    /// A zone with the keeper's data about it, as far as it has any.
+    pub fn new(
+        MemberStatus { zone, state, serial }: MemberStatus,
+        contributes: bool,
+        owner: Option<Name>,
+        kept: Option<&ZoneStatus>,
+    ) -> SourceReport {
         SourceReport {
-            zone: status.zone.clone(),
-            state: status.state.label(),
-            serial: status.serial,
-            contributes: status.state == State::Ok,
+            zone,
+            state,
+            serial,
+            contributes,
             owner,
-            refreshed_seconds_ago: status.refreshed_seconds_ago,
-            expires_in_seconds: status.expires_in_seconds,
+            refreshed_seconds_ago: kept.and_then(|status| status.refreshed_seconds_ago),
+            expires_in_seconds: kept.and_then(|status| status.expires_in_seconds),
             primaries: Vec::new(),
             tree: None,
             configured: false,
@@ -297,34 +295,23 @@ pub struct TreeReport {
     pub session: Session,
     /// The newest change.
     pub zxid: Option<String>,
-    pub nodes: Vec<NodeReport>,
-}
-
-/// A node of a tree.
-#[derive(Debug, Serialize)]
-pub struct NodeReport {
-    /// Absolute path of the node.
-    pub path: String,
-    /// The beginning of the node's newest data.
-    pub payload: String,
-    /// Role of the node for the name: the record that it gives, with the TTL and its origin, or the reason for none.
-    pub role: String,
+    /// Nodes with their roles for the name, by absolute paths.
+    pub nodes: Vec<Explanation>,
 }
 
 impl TreeReport {
     /// Returns the state of a tree, with the nodes that concern a name.
-    pub fn new(plan: &TreePlan, status: &TreeStatus, nodes: Vec<Explanation>) -> TreeReport {
-        let path = |relative: &str| {
-            let slash = if relative.is_empty() { "" } else { "/" };
-            format!("{}{slash}{relative}", plan.path)
-        };
-        let node = |node: Explanation| NodeReport { path: path(&node.path), payload: node.payload, role: node.role };
+    pub fn new(plan: &TreePlan, status: &TreeStatus, mut nodes: Vec<Explanation>) -> TreeReport {
+        for node in &mut nodes {
+            let slash = if node.path.is_empty() { "" } else { "/" };
+            node.path = format!("{}{slash}{}", plan.path, node.path);
+        }
         TreeReport {
             ensemble: plan.members.iter().map(|member| member.to_string()).collect(),
             member: status.member.clone(),
             session: status.session,
             zxid: status.zxid.clone(),
-            nodes: nodes.into_iter().map(node).collect(),
+            nodes,
         }
     }
 }

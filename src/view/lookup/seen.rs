@@ -5,9 +5,9 @@
 //! Cost: O(octets of the history).
 
 use super::report::{GoneReport, LookupStep, SeenReport};
-use super::{TypeName, data_text};
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
+use crate::view::text::RecordText;
 use crate::zone::{Block, HistoryStep, Record};
 use std::collections::{BTreeMap, HashSet};
 use wire::rr;
@@ -52,9 +52,7 @@ pub fn add_times(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
     let gone = trails.iter().filter(|(key, _)| is_meant(key)).filter_map(|(_, trail)| {
         let (passed, record) = trail.went.as_ref()?;
         Some(GoneReport {
-            rtype: TypeName(record.rtype).to_string(),
-            ttl: record.ttl,
-            data: data_text(record.rtype, record.rdata),
+            text: RecordText::new(record.rtype, record.ttl, record.rdata),
             seen: since(served, trail.came),
             last: passed.delta.from_serial(),
             gone: passed.delta.to_serial(),

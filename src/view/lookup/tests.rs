@@ -1,14 +1,16 @@
 //! Explanations against the answers that they explain, and in words.
 
 use super::*;
-use crate::keeper::{MemberStatus, MemberView, RegionView, ZoneStatus};
-use crate::merge::tests::plan;
-use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan, TracedMember};
+use crate::keeper::{Contact, Lifetime, RegionSnapshot, SourceZone};
+use crate::merge::tests::{plain, plan};
+use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan};
 use crate::publish::{Identity, Published, Unknown};
+use crate::zone::History;
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -16,34 +18,26 @@ fn name(text: &str) -> Name {
 
 /// The region w.x of w1.x, w2.x and so on, each out of lines, none for one that was never loaded; `d.x` is delegated
 /// nowhere and not loaded.
-fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
+fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> Snapshot {
     let zones: Vec<Option<Arc<Zone>>> = texts
         .iter()
         .enumerate()
         .map(|(index, text)| Some(Arc::new(zone(&plan.origin_of(index).to_string(), text.as_ref()?))))
         .collect();
     let mut region = Region::new(plan.clone());
-    region.merge_all(&zones);
+    region.merge_all(&zones, Instant::now());
     let state = |zone: &Option<Arc<Zone>>| if zone.is_some() { State::Ok } else { State::NotReady };
-    let members = zones.iter().zip(&plan.members).map(|(zone, origin)| {
-        let serial = zone.as_ref().map(|zone| zone.soa.serial);
-        let state = if zone.is_some() { "ok" } else { "missing" };
-        let status = MemberStatus { zone: origin.clone(), state, serial };
-        MemberView { status, traced: TracedMember::plain(zone.clone(), zone.is_some()) }
-    });
-    let members = members.collect();
-    let status = |(zone, origin): (&Option<Arc<Zone>>, &Name)| ZoneStatus {
-        zone: origin.clone(),
-        state: state(zone),
-        serial: zone.as_ref().map(|zone| zone.soa.serial),
-        records: 0,
-        names: 0,
-        refreshed_seconds_ago: zone.as_ref().map(|_| 5),
-        expires_in_seconds: zone.as_ref().map(|_| 65),
-        conflict_names: 0,
-        conflicts: BTreeMap::new(),
+    let members = zones.iter().map(|zone| plain(zone.clone(), zone.is_some())).collect();
+    // Not quite a second is left for the explanation.
+    let lifetime = Duration::from_millis(70_900);
+    let source = |(zone, origin): (&Option<Arc<Zone>>, &Name)| {
+        let contact = Contact::default();
+        contact.set(Instant::now().checked_sub(Duration::from_secs(5)).filter(|_| zone.is_some()));
+        let lifetime = Lifetime { shortest: lifetime, longest: lifetime };
+        let (zone, state, history) = (zone.clone(), state(zone), History::default());
+        (origin.clone(), SourceZone { zone, state, contact, lifetime, history })
     };
-    let statuses = zones.iter().zip(&plan.members).map(|pair| (pair.1.clone(), status(pair))).collect();
+    let sources = zones.iter().zip(&plan.members).map(source).collect();
     let served = zones.iter().zip(&plan.members).map(|(zone, origin)| (origin.clone(), zone.clone()));
     // The members of a united zone are no zones to clients.
     let served = served.filter(|_| !plan.is_united).chain([(plan.origin.clone(), region.zone.clone())]);
@@ -57,13 +51,27 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
     });
     let published = Published::new(Identity::default(), served, 7);
     let (drift, merged) = (region.serial.drift(), region.zone.clone());
-    let region = RegionView { drift, plan, members, damper: None, merged, pin: None };
+    let region = RegionSnapshot {
+        plan,
+        state: state(&merged),
+        served: merged.clone(),
+        merged,
+        drift,
+        pin: None,
+        damper: None,
+        ns_fallback: false,
+        followed: None,
+        newer_elsewhere: None,
+        servers_without_address: Vec::new(),
+        members,
+        conflicts: Arc::default(),
+    };
     let regions = HashMap::from([(region.plan.origin.clone(), region)]);
-    View { published: Arc::new(published), zones: statuses, regions, drains: Vec::new() }
+    Snapshot { published: Arc::new(published), sources, regions, drains: Vec::new() }
 }
 
 /// Two members out of lines, with their apexes.
-fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> View {
+fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> Snapshot {
     let mut plan = plan(&["w1.x", "w2.x"]);
     edit(&mut plan);
     let text = |serial: u32, lines: &str| Some(format!("@ 30 SOA {serial}\n@ 3600 NS ns.w1.x.\n{lines}"));
@@ -71,7 +79,7 @@ fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> View {
 }
 
 /// The explanation of a name as text, without the parts about members and regions.
-fn told(view: &View, at: &str, rtype: Option<u16>) -> String {
+fn told(view: &Snapshot, at: &str, rtype: Option<u16>) -> String {
     let text = explain(view, &name(at), rtype).describe();
     let lines = text.lines().scan(false, |aside, line| {
         *aside = matches!(line, "  members" | "  source" | "  regions") || *aside && line.starts_with("    ");

@@ -5,9 +5,8 @@ use super::report::{
     SourceReport, TreeReport,
 };
 use crate::view::status::describe_pin;
-use crate::view::text::{format_seconds, moment};
+use crate::view::text::{describe_version, format_seconds, or_dash, printable};
 use std::fmt::Write;
-use wire::serial::Serial;
 
 impl Lookup {
     /// Returns the whole explanation as text, a block for each name of the chain.
@@ -22,10 +21,7 @@ impl Lookup {
 
 /// The outcome of a step in one sentence.
 pub fn explain_outcome(step: &LookupStep) -> String {
-    let zone = step.zone.as_ref().map_or_else(String::new, |zone| match zone.kind {
-        "zone" => format!("zone {}", zone.origin),
-        kind => format!("{kind} {}", zone.origin),
-    });
+    let zone = step.zone.as_ref().map_or_else(String::new, |zone| format!("{} {}", zone.kind, zone.origin));
     let wildcard = match &step.owner {
         Some(owner) if *owner != step.name => format!(", by the wildcard {owner} (RFC 4592)"),
         _ => String::new(),
@@ -46,10 +42,9 @@ pub fn explain_outcome(step: &LookupStep) -> String {
             format!("the DNAME of {owner} in {zone} leads to a name longer than 255 octets (RFC 6672 section 2.2)")
         }
         RecordFate::Delegation { hidden } => {
-            let hides = if *hidden > 0 {
-                format!("; it hides {} at the name", count(*hidden as usize, "record"))
-            } else {
-                String::new()
+            let hides = match *hidden as usize {
+                0 => String::new(),
+                hidden => format!("; it hides {} at the name", count(hidden, "record")),
             };
             format!("{zone} delegates {owner} to the servers below{hides}")
         }
@@ -76,25 +71,19 @@ fn write_step(text: &mut String, step: &LookupStep) {
     _ = writeln!(text, "  {}: {}", step.rcode, step.explanation);
     if let Some(zone) = &step.zone {
         let drift = zone.drift.filter(|drift| *drift != 0).map_or(String::new(), |drift| format!(", drift {drift}"));
-        _ = writeln!(
-            text,
-            "  {} {}: {}, serial {}{drift}",
-            zone.kind,
-            zone.origin,
-            zone.state.label(),
-            serial(zone.serial)
-        );
+        let (kind, origin, state, serial) = (zone.kind, &zone.origin, zone.state.label(), or_dash(zone.serial));
+        _ = writeln!(text, "  {kind} {origin}: {state}, serial {serial}{drift}");
         if let Some(pin) = &zone.pinned {
             _ = writeln!(text, "  {}", describe_pin(pin));
         }
     }
+    let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
     step.records.iter().for_each(|record| write_record(text, record));
     if !step.gone.is_empty() {
         _ = writeln!(text, "  gone");
         step.gone.iter().for_each(|gone| write_gone(text, gone));
     }
     if !step.left_out.is_empty() {
-        let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
         _ = writeln!(text, "  not in the {}", if region { "region" } else { "zone" });
         step.left_out.iter().for_each(|left_out| write_left_out(text, left_out));
     }
@@ -102,7 +91,6 @@ fn write_step(text: &mut String, step: &LookupStep) {
         _ = writeln!(text, "  {}: {}: {}", conflict.zone, conflict.kind, conflict.explanation);
     }
     if !step.sources.is_empty() {
-        let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
         _ = writeln!(text, "  {}", if region { "members" } else { "source" });
         step.sources.iter().for_each(|source| write_source(text, source, region));
     }
@@ -114,14 +102,14 @@ fn write_step(text: &mut String, step: &LookupStep) {
 
 /// Writes a record and who gave it.
 fn write_record(text: &mut String, record: &RecordReport) {
-    _ = writeln!(text, "  {} {} {}", record.ttl, record.rtype, record.data);
+    _ = writeln!(text, "  {}", record.text);
     for given in &record.from {
         let mut line = describe_given(given);
-        if given.ttl != record.ttl {
-            _ = write!(line, ", TTL {} there", given.ttl);
+        if given.text.ttl != record.text.ttl {
+            _ = write!(line, ", TTL {} there", given.text.ttl);
         }
-        if given.data != record.data {
-            _ = write!(line, ", {} there", given.data);
+        if given.text.data != record.text.data {
+            _ = write!(line, ", {} there", given.text.data);
         }
         if let Some(seconds) = given.held_seconds {
             _ = write!(line, ", withdrawn there, held until {} from now", format_seconds(seconds));
@@ -142,15 +130,9 @@ fn describe_seen(seen: &SeenReport) -> String {
     format!("since {}{before}", describe_version(seen.serial, seen.at))
 }
 
-/// A version and its time.
-fn describe_version(serial: Serial, at: Option<i64>) -> String {
-    let at = at.map_or(String::new(), |at| format!(" of {}", moment(Some(at))));
-    format!("version {serial}{at}")
-}
-
 /// Writes a record that is there no more.
 fn write_gone(text: &mut String, gone: &GoneReport) {
-    _ = writeln!(text, "    {} {} {}", gone.ttl, gone.rtype, gone.data);
+    _ = writeln!(text, "    {}", gone.text);
     let since = gone.seen.as_ref().map_or(String::new(), |seen| format!("{}, ", describe_seen(seen)));
     let (last, went) = (gone.last, describe_version(gone.gone, gone.gone_at));
     _ = writeln!(text, "      {since}last seen in version {last}, gone with {went}");
@@ -158,20 +140,19 @@ fn write_gone(text: &mut String, gone: &GoneReport) {
 
 /// Describes the place of a record in a member.
 fn describe_given(given: &Given) -> String {
-    format!("{} serial {}: {}", given.zone, serial(given.serial), given.owner)
+    format!("{} serial {}: {}", given.zone, or_dash(given.serial), given.owner)
 }
 
 /// Writes a record that is not in the region.
 fn write_left_out(text: &mut String, left_out: &LeftOutReport) {
-    let given = &left_out.given;
-    _ = writeln!(text, "    {} {} {}", given.ttl, given.rtype, given.data);
-    _ = writeln!(text, "      {}", describe_given(given));
+    _ = writeln!(text, "    {}", left_out.given.text);
+    _ = writeln!(text, "      {}", describe_given(&left_out.given));
     _ = writeln!(text, "      {}: {}", left_out.reason, left_out.explanation);
 }
 
 /// Writes how a zone is, and how it came here.
 fn write_source(text: &mut String, source: &SourceReport, member: bool) {
-    let mut line = format!("{} {}, serial {}", source.zone, source.state, serial(source.serial));
+    let mut line = format!("{} {}, serial {}", source.zone, source.state, or_dash(source.serial));
     if let Some(seconds) = source.refreshed_seconds_ago {
         _ = write!(line, ", refreshed {} ago", format_seconds(seconds));
     }
@@ -186,7 +167,7 @@ fn write_source(text: &mut String, source: &SourceReport, member: bool) {
     }
     _ = writeln!(text, "    {line}");
     for primary in &source.primaries {
-        let announced = serial(primary.announced);
+        let announced = or_dash(primary.announced);
         _ = writeln!(text, "      primary {}: serial {announced}, {}", primary.address, primary.result);
     }
     if let Some(tree) = &source.tree {
@@ -213,35 +194,14 @@ fn write_tree(text: &mut String, tree: &TreeReport) {
     }
 }
 
-/// Text from elsewhere, harmless on a terminal.
-pub fn printable(text: &str) -> String {
-    let escape = |character: char| match character.is_control() {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
-    };
-    text.chars().map(escape).collect()
-}
-
 /// Writes what a region takes of the name.
-fn write_use(text: &mut String, region: &RegionUse) {
-    match &region.name {
-        Some(name) => {
-            _ = writeln!(
-                text,
-                "    {}: {name}, {} of {}",
-                region.region,
-                region.taken,
-                count(region.records, "record")
-            );
-        }
-        None => {
-            let reason = "name-too-long: the name would be longer than 255 octets there";
-            _ = writeln!(text, "    {}: {reason}", region.region);
-        }
-    }
-    for left_out in &region.left_out {
-        let given = &left_out.given;
-        _ = writeln!(text, "      {} {} {}", given.ttl, given.rtype, given.data);
+fn write_use(text: &mut String, RegionUse { region, name, records, taken, left_out }: &RegionUse) {
+    _ = match name {
+        Some(name) => writeln!(text, "    {region}: {name}, {taken} of {}", count(*records, "record")),
+        None => writeln!(text, "    {region}: name-too-long: the name would be longer than 255 octets there"),
+    };
+    for left_out in left_out {
+        _ = writeln!(text, "      {}", left_out.given.text);
         _ = writeln!(text, "        {}: {}", left_out.reason, left_out.explanation);
     }
 }
@@ -249,9 +209,4 @@ fn write_use(text: &mut String, region: &RegionUse) {
 /// A number with its noun.
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// A serial, or a dash.
-fn serial(serial: Option<Serial>) -> String {
-    serial.map_or("-".into(), |serial| serial.to_string())
 }

@@ -2,18 +2,15 @@
 //!
 //! Cost: as the pages.
 
-use super::zone::Timers;
-use super::{Page, Refused, number_of};
-use crate::daemon::sources::SourceStatus;
+use super::{Page, Refused, in_thread, number_of};
 use crate::publish::Served;
 use crate::serve::http::Content;
 use crate::view::history::list_versions;
-use crate::view::report::Report;
-use serde::Serialize;
+use crate::view::report::{Report, ZoneReport};
+use crate::zone::Soa;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-use wire::name::Name;
 
 /// Description of the API (OpenAPI 3.1).
 const DESCRIPTION: &str = include_str!("openapi.json");
@@ -41,14 +38,16 @@ impl Page {
     /// Returns the value at a path of the API.
     async fn answer(&self, path: &[&str], query: &HashMap<String, String>) -> Result<Value, Refused> {
         match path {
-            ["status"] => Ok(json!(self.report())),
+            ["status"] => {
+                let view = self.view.clone();
+                in_thread(move || json!(Report::collect(&view, None))).await
+            }
             ["queries"] => Ok(json!(self.view.rates.read())),
             ["zones"] => Ok(self.list_zones()),
             ["zones", zone] => {
-                let served = self.served(zone)?;
-                let report = self.report();
-                let gone = || (404, "the zone has just gone".to_owned());
-                Ok(json!(Detail::new(&report, &served).ok_or_else(gone)?))
+                let (view, served) = (self.view.clone(), self.served(zone)?);
+                let described = in_thread(move || describe_zone(&Report::collect(&view, None), &served)).await?;
+                described.ok_or_else(|| (404, "the zone has just gone".to_owned()))
             }
             ["zones", zone, "history"] => {
                 let (served, limit) = (self.served(zone)?, number_of(query, "limit")?);
@@ -57,8 +56,7 @@ impl Page {
             ["zones", zone, "diff"] => {
                 let (usual, most) = CHANGES;
                 let limit = number_of(query, "limit")?.map_or(usual, |limit: usize| limit.min(most));
-                let compared = self.compare(self.served(zone)?, query, limit).await?;
-                Ok(compared.changes.to_json_first(limit))
+                Ok(self.compare(self.served(zone)?, query).await?.to_json_first(limit))
             }
             ["lookup"] => {
                 let name = query.get("name").ok_or_else(|| (400, "\"name\" is missing".to_owned()))?;
@@ -87,40 +85,25 @@ impl Page {
     }
 }
 
-/// Details of one zone.
-#[derive(Serialize)]
-struct Detail<'r> {
-    zone: &'r Name,
-    /// `zone`, `region` or `catalog`.
-    kind: &'static str,
-    /// Status, as `aggregator status ZONE --json` has it.
-    status: Value,
-    /// Timers of the SOA; none before the first transfer.
-    timers: Option<Timers>,
-    /// Last transfers, oldest first.
-    transfers: Value,
-}
-
-impl<'r> Detail<'r> {
-    /// Finds a zone in a report.
-    fn new(report: &Report, served: &'r Served) -> Option<Detail<'r>> {
-        let name = &served.origin;
-        let region = report.regions.iter().find(|region| region.kept.region == *name);
-        let zone = report.zones.iter().find(|zone| zone.kept.zone == *name);
-        let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name);
-        let (kind, status) = match (region, zone, catalog) {
-            (Some(region), ..) => ("region", json!(region)),
-            (_, Some(zone), _) => ("zone", json!(zone)),
-            (.., Some(catalog)) => ("catalog", json!(catalog)),
-            _ => return None,
-        };
-        let transfers = match zone.and_then(|zone| zone.source.as_ref()) {
-            Some(SourceStatus::Primaries(source)) => json!(source.transfers),
-            _ => json!([]),
-        };
-        let timers = served.zone.as_ref().map(|zone| Timers::of(&zone.soa));
-        Some(Detail { zone: name, kind, status, timers, transfers })
-    }
+/// Describes one zone: its status as `aggregator status ZONE --json` has it, the timers of its SOA, none before the first
+/// transfer, and its last transfers, oldest first.
+fn describe_zone(report: &Report, served: &Served) -> Option<Value> {
+    let name = &served.origin;
+    let region = report.regions.iter().find(|region| region.kept.region == *name);
+    let zone = report.zones.iter().find(|zone| zone.kept.zone == *name);
+    let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name);
+    let (kind, status) = match (region, zone, catalog) {
+        (Some(region), ..) => ("region", json!(region)),
+        (_, Some(zone), _) => ("zone", json!(zone)),
+        (.., Some(catalog)) => ("catalog", json!(catalog)),
+        _ => return None,
+    };
+    let transfers = zone.and_then(ZoneReport::transfers).map_or(json!([]), |source| json!(source.transfers));
+    let timers = served.zone.as_ref().map(|zone| {
+        let Soa { refresh, retry, expire, minimum, .. } = zone.soa;
+        json!({ "refresh": refresh, "retry": retry, "expire": expire, "minimum": minimum })
+    });
+    Some(json!({ "zone": name, "kind": kind, "status": status, "timers": timers, "transfers": transfers }))
 }
 
 /// Returns the error response with this status code and reason.

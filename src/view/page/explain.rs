@@ -2,22 +2,27 @@
 //!
 //! Cost: O(records of the name × members); O(changes).
 
-use super::parts::{Cell, Grade, Mark, When, ago_text, encode, number, serial, short, when, zone_link};
-use super::{Compared, Shell};
-use crate::view::lookup::{Lookup, LookupStep, SeenReport, SourceReport};
+use super::Shell;
+use super::parts::{Cell, Grade, Mark, ago_text, encode, number, serial, short, time, when, zone_link};
+use super::rows::Fact;
+use crate::view::columns::{Column, Table, Value, table};
+use crate::view::diff::Changes;
+use crate::view::lookup::{
+    ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordReport, RegionUse, SeenReport, SourceReport,
+    ZoneReport,
+};
 use askama::Template;
 use wire::name::Name;
+use wire::serial::Serial;
 
 /// Lines of a difference that are shown; `aggregator diff` has them all.
-pub const LISTED_CHANGES: usize = 2000;
+const LISTED_CHANGES: usize = 2000;
 
 /// Page that explains a name's answer.
 #[derive(Template)]
 #[template(path = "lookup.html")]
 pub struct LookupPage {
     shell: Shell,
-    asked: String,
-    rtype: String,
     /// Error in the question; empty if there is none.
     error: String,
     rcode: Option<Mark>,
@@ -30,72 +35,28 @@ struct StepCard {
     mark: Mark,
     explanation: String,
     zone: Option<Cell>,
-    records: Vec<RecordRow>,
-    left_out: Vec<LeftOutRow>,
-    gone: Vec<GoneRow>,
+    records: Table,
+    /// Records that are not in the answer: the explanation, and where they come from.
+    left_out: Vec<(String, String, String)>,
+    /// Records that were there: when they went, and with which serial.
+    gone: Vec<(String, Cell, Serial)>,
     conflicts: Vec<(String, &'static str, &'static str)>,
-    sources: Vec<SourceRow>,
-    uses: Vec<UseRow>,
-}
-
-/// A record of the answer.
-struct RecordRow {
-    ttl: String,
-    rtype: String,
-    data: String,
-    since: Cell,
-    from: Vec<String>,
-}
-
-/// A record that is not in the answer.
-struct LeftOutRow {
-    record: String,
-    from: String,
-    explanation: String,
-}
-
-/// A record that was there.
-struct GoneRow {
-    record: String,
-    gone: Cell,
-    serial: String,
-}
-
-/// A zone that the answer comes from.
-struct SourceRow {
-    link: Cell,
-    mark: Mark,
-    serial: Cell,
-    owner: String,
-    refreshed: String,
-    way: Vec<String>,
-}
-
-/// Records that a region takes of the name.
-struct UseRow {
-    link: Cell,
-    text: String,
+    sources: Table,
+    /// Regions, and what they take of the name.
+    uses: Vec<(Cell, String)>,
 }
 
 impl LookupPage {
-    /// The page before anything is asked.
-    pub fn empty(shell: Shell) -> LookupPage {
-        let (asked, rtype) = (shell.asked.clone(), shell.rtype.clone());
-        LookupPage { shell, asked, rtype, error: String::new(), rcode: None, steps: Vec::new() }
-    }
-
-    /// Returns the page with the answer to a question, or with the error in it.
-    pub fn new(shell: Shell, explained: Result<Lookup, String>) -> LookupPage {
+    /// Returns the page with the answer to a question, with the error in it, or before anything is asked.
+    pub fn new(shell: Shell, explained: Option<Result<Lookup, String>>) -> LookupPage {
         let now = shell.now;
-        let page = LookupPage::empty(shell);
-        match explained {
-            Ok(lookup) => LookupPage {
-                rcode: Some(mark_of(lookup.rcode)),
-                steps: lookup.steps.iter().map(|step| step_card(step, now)).collect(),
-                ..page
-            },
-            Err(error) => LookupPage { error, ..page },
-        }
+        let (lookup, error) = match explained {
+            Some(Ok(lookup)) => (Some(lookup), String::new()),
+            Some(Err(error)) => (None, error),
+            None => (None, String::new()),
+        };
+        let steps = lookup.iter().flat_map(|lookup| &lookup.steps).map(|step| step_card(step, now)).collect();
+        LookupPage { shell, error, rcode: lookup.map(|lookup| mark_of(lookup.rcode)), steps }
     }
 }
 
@@ -112,83 +73,94 @@ fn mark_of(rcode: &'static str) -> Mark {
 
 /// A step as a card.
 fn step_card(step: &LookupStep, now: i64) -> StepCard {
-    let record = |record: &crate::view::lookup::RecordReport| RecordRow {
-        ttl: record.ttl.to_string(),
-        rtype: record.rtype.clone(),
-        data: record.data.clone(),
-        since: record.seen.as_ref().map_or_else(Cell::none, |seen| since(seen, now)),
-        from: record.from.iter().map(describe_given).chain(record.made.clone()).collect(),
+    let left_out = |record: &LeftOutReport| {
+        (record.given.text.to_string(), record.explanation.clone(), describe_given(&record.given))
     };
-    let left_out = |record: &crate::view::lookup::LeftOutReport| LeftOutRow {
-        record: format!("{} {} {}", record.given.ttl, record.given.rtype, record.given.data),
-        from: describe_given(&record.given),
-        explanation: record.explanation.clone(),
-    };
-    let gone = |record: &crate::view::lookup::GoneReport| GoneRow {
-        record: format!("{} {} {}", record.ttl, record.rtype, record.data),
-        gone: when(record.gone_at, now),
-        serial: record.gone.to_string(),
-    };
-    let usage = |usage: &crate::view::lookup::RegionUse| UseRow {
-        link: zone_link(&usage.region),
-        text: match &usage.name {
+    let usage = |usage: &RegionUse| {
+        let text = match &usage.name {
             Some(name) => format!("takes {} of {} records, as {}", usage.taken, usage.records, short(name)),
             None => "takes nothing: the name would be too long there".to_owned(),
-        },
+        };
+        (zone_link(&usage.region), text)
     };
+    let zone = |zone: &ZoneReport| {
+        let (link, serial, mark) = (zone_link(&zone.origin), serial(zone.serial), Mark::of_state(zone.state));
+        Cell(format!("{} {link} serial {serial} {mark}", zone.kind))
+    };
+    let conflict = |conflict: &ConflictReport| (short(&conflict.zone), conflict.kind, conflict.explanation);
     StepCard {
         name: short(&step.name),
         mark: mark_of(step.rcode),
         explanation: step.explanation.clone(),
-        zone: step.zone.as_ref().map(|zone| {
-            Cell(format!(
-                "{} {} serial {} {}",
-                zone.kind,
-                zone_link(&zone.origin),
-                serial(zone.serial),
-                Mark::of_state(zone.state)
-            ))
-        }),
-        records: step.records.iter().map(record).collect(),
+        zone: step.zone.as_ref().map(zone),
+        records: record_table(&step.records, now),
         left_out: step.left_out.iter().map(left_out).collect(),
-        conflicts: step
-            .conflicts
-            .iter()
-            .map(|conflict| (short(&conflict.zone), conflict.kind, conflict.explanation))
-            .collect(),
-        gone: step.gone.iter().map(gone).collect(),
-        sources: step.sources.iter().map(source_row).collect(),
+        gone: step.gone.iter().map(|gone| (gone.text.to_string(), when(gone.gone_at, now), gone.gone)).collect(),
+        conflicts: step.conflicts.iter().map(conflict).collect(),
+        sources: source_table(&step.sources, now),
         uses: step.regions.iter().map(usage).collect(),
     }
+}
+
+/// Writes the records of the answer as a table.
+fn record_table(records: &[RecordReport], now: i64) -> Table {
+    let columns: [Column<(&RecordReport, i64)>; 5] = [
+        Column::data("Record", |(record, _)| Value::Text(record.text.data.clone())),
+        Column::page("Type", "", |(record, _)| Value::Text(record.text.rtype.clone())),
+        Column::page("TTL", "number", |(record, _)| Value::Text(record.text.ttl.to_string())),
+        Column::page("Since", "wide", |(record, now)| {
+            record.seen.as_ref().map_or_else(Value::none, |seen| Value::Html(since(seen, *now)))
+        }),
+        Column::remark("From", "", |(record, _)| {
+            lines(record.from.iter().map(describe_given).chain(record.made.clone()))
+        }),
+    ];
+    table(&columns, records.iter().map(|record| (record, now)), now)
 }
 
 /// Describes the version with which a record came.
 fn since(seen: &SeenReport, now: i64) -> Cell {
     let before = if seen.before { "before " } else { "" };
     match seen.at {
-        Some(at) => Cell(format!("{before}{} <small>serial {}</small>", When::new(at, now), seen.serial)),
+        Some(at) => Cell(format!("{before}{} <small>serial {}</small>", time(at, now), seen.serial)),
         None => Cell(format!("{before}serial {}", seen.serial)),
     }
 }
 
 /// Describes the origin of a record.
-fn describe_given(given: &crate::view::lookup::Given) -> String {
+fn describe_given(given: &Given) -> String {
     let serial = given.serial.map(|serial| format!(" serial {serial}")).unwrap_or_default();
-    let held = given
-        .held_seconds
-        .map(|seconds| format!("; withdrawn there, held for another {seconds} s"))
-        .unwrap_or_default();
-    format!("{}{serial}: {}, TTL {} there{held}", short(&given.zone), given.owner.trim_end_matches('.'), given.ttl)
+    let held = given.held_seconds.map(|seconds| format!("; withdrawn there, held for another {seconds} s"));
+    let (owner, ttl) = (given.owner.trim_end_matches('.'), given.text.ttl);
+    format!("{}{serial}: {owner}, TTL {ttl} there{}", short(&given.zone), held.unwrap_or_default())
 }
 
-/// A zone that the answer comes from.
-fn source_row(source: &SourceReport) -> SourceRow {
-    let grade = match (source.state, source.contributes) {
-        ("ok", true) => Grade::Good,
-        ("drained", _) => Grade::Told,
-        ("stale", _) => Grade::Warn,
-        _ => Grade::Bad,
-    };
+/// Text in several lines.
+fn lines(lines: impl Iterator<Item = String>) -> Value {
+    let lines: Vec<String> = lines.map(|line| Cell::text(&line).0).collect();
+    Value::Html(Cell(lines.join("<br>")))
+}
+
+/// Writes the zones that the answer comes from as a table.
+fn source_table(sources: &[SourceReport], now: i64) -> Table {
+    let columns: [Column<&SourceReport>; 6] = [
+        Column::page("Zone", "", |source| Value::Name(source.zone.clone())),
+        Column::page("State", "", |source| {
+            Value::Mark(match source.state {
+                "ok" if !source.contributes => Mark::new(Grade::Bad, "ok"),
+                state => Mark::of_member(state),
+            })
+        }),
+        Column::page("Serial", "number", |source| Value::Serial(source.serial)),
+        Column::page("Name there", "wide", |source| Value::Text(source.owner.as_ref().map(short).unwrap_or_default())),
+        Column::page("Refreshed", "wide", |source| Value::Text(ago_text(source.refreshed_seconds_ago))),
+        Column::remark("Way", "", |source| lines(way_of(source).into_iter())),
+    ];
+    table(&columns, sources, now)
+}
+
+/// Describes how a zone came here.
+fn way_of(source: &SourceReport) -> Vec<String> {
     let mut way: Vec<String> =
         source.primaries.iter().map(|primary| format!("primary {}: {}", primary.address, primary.result)).collect();
     if let Some(tree) = &source.tree {
@@ -198,14 +170,7 @@ fn source_row(source: &SourceReport) -> SourceRow {
     if source.configured {
         way.push("made of the configuration".to_owned());
     }
-    SourceRow {
-        link: zone_link(&source.zone),
-        mark: Mark::new(grade, source.state),
-        serial: serial(source.serial),
-        owner: source.owner.as_ref().map(short).unwrap_or_default(),
-        refreshed: ago_text(source.refreshed_seconds_ago),
-        way,
-    }
+    way
 }
 
 //--- Differences ---
@@ -217,43 +182,32 @@ pub struct DiffPage {
     shell: Shell,
     name: String,
     encoded: String,
-    from: String,
-    to: String,
     /// Reason for which there is nothing to show; empty if there is something.
     error: String,
+    facts: Vec<Fact>,
     lines: Vec<(&'static str, char, String)>,
-    removed: String,
-    added: String,
     more: usize,
 }
 
 impl DiffPage {
     /// Returns the page with the result of a comparison.
-    pub fn new(shell: Shell, zone: &Name, compared: Result<Compared, String>) -> DiffPage {
-        let mut page = DiffPage {
-            shell,
-            name: short(zone),
-            encoded: encode(&short(zone)),
-            from: String::new(),
-            to: String::new(),
-            error: String::new(),
-            lines: Vec::new(),
-            removed: String::new(),
-            added: String::new(),
-            more: 0,
+    pub fn new(shell: Shell, zone: &Name, compared: Result<Changes, String>) -> DiffPage {
+        let (name, encoded) = (short(zone), encode(&short(zone)));
+        let changes = match compared {
+            Ok(changes) => changes,
+            Err(error) => return DiffPage { shell, name, encoded, error, facts: vec![], lines: vec![], more: 0 },
         };
-        let compared = match compared {
-            Ok(compared) => compared,
-            Err(error) => return DiffPage { error, ..page },
-        };
-        let Compared { changes, limit } = compared;
         let [removed, added] = changes.counts();
-        (page.from, page.to) = (changes.from.to_string(), changes.to.to_string());
-        (page.removed, page.added) = (number(removed as u64), number(added as u64));
+        let facts = vec![
+            Fact::new("from serial", changes.from),
+            Fact::new("to serial", changes.to),
+            Fact::new("removed", number(removed as u64)),
+            Fact::new("added", number(added as u64)),
+        ];
         let class = |sign: char| if sign == '-' { "removed" } else { "added" };
-        let shown = changes.iter().take(limit);
-        page.lines = shown.map(|change| (class(change.sign), change.sign, change.line())).collect();
-        page.more = removed + added - page.lines.len();
-        page
+        let shown = changes.iter().take(LISTED_CHANGES);
+        let lines: Vec<_> = shown.map(|change| (class(change.sign), change.sign, change.line())).collect();
+        let more = removed + added - lines.len();
+        DiffPage { shell, name, encoded, error: String::new(), facts, lines, more }
     }
 }

@@ -141,35 +141,35 @@ async fn tell(mut latest: watch::Receiver<Option<Arc<Version>>>, events: mpsc::S
 }
 
 /// The parts of a page, in order.
-struct Parts {
-    ids: Vec<String>,
-    /// Hash of each part, ages left out.
-    hashes: HashMap<String, u64>,
-    html: HashMap<String, String>,
+struct Parts(Vec<Part>);
+
+/// A part of a page.
+struct Part {
+    id: String,
+    /// Hash of the HTML, ages left out.
+    hash: u64,
+    html: String,
 }
 
 impl Parts {
     /// Finds the parts of a page.
     fn read(page: &str) -> Parts {
-        let mut parts = Parts { ids: Vec::new(), hashes: HashMap::new(), html: HashMap::new() };
-        for piece in page.split("<!--live ").skip(1) {
-            let Some((id, rest)) = piece.split_once("-->") else { continue };
-            let Some((html, _)) = rest.split_once("<!--/live-->") else { continue };
-            parts.ids.push(id.to_owned());
-            parts.hashes.insert(id.to_owned(), hash_without_ages(html));
-            parts.html.insert(id.to_owned(), html.trim().to_owned());
-        }
-        parts
+        let part = |piece: &str| {
+            let (id, rest) = piece.split_once("-->")?;
+            let (html, _) = rest.split_once("<!--/live-->")?;
+            Some(Part { id: id.to_owned(), hash: hash_without_ages(html), html: html.trim().to_owned() })
+        };
+        Parts(page.split("<!--live ").skip(1).filter_map(part).collect())
     }
 
     /// The parts that are not as they were; none when there are others than before.
     fn changed_since(&self, before: Option<&Parts>) -> Option<HashMap<&str, &str>> {
-        let before = before?;
-        if before.ids != self.ids {
+        let (parts, before) = (&self.0, &before?.0);
+        if !parts.iter().map(|part| &part.id).eq(before.iter().map(|part| &part.id)) {
             return None;
         }
-        let changed = self.ids.iter().filter(|id| before.hashes.get(*id) != self.hashes.get(*id));
-        Some(changed.map(|id| (id.as_str(), self.html[id].as_str())).collect())
+        let changed = parts.iter().zip(before).filter(|(part, before)| part.hash != before.hash);
+        Some(changed.map(|(part, _)| (&*part.id, &*part.html)).collect())
     }
 }
 

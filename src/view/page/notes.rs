@@ -3,12 +3,13 @@
 //! Cost: O(zones + members of all regions).
 
 use super::parts::{Cell, Grade, Mark, count, short, zone_link};
-use super::rows::{drain_reason, drained_by, drained_names, drained_regions, trouble};
+use super::rows::{drained_by, drained_names, drained_regions, trouble};
 use super::zone::pinned_to;
 use crate::probe::Problem;
 use crate::publish::State;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report};
+use crate::view::text::because;
 use std::collections::HashSet;
 use wire::name::Name;
 
@@ -54,14 +55,12 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
         let link = || zone_link(&region.region);
         match region.state {
             State::Ok => {}
-            State::NotReady => add(
-                Grade::Bad,
-                "not ready",
-                link(),
-                "waits for members that were never transferred; clients get SERVFAIL".to_owned(),
-            ),
+            State::NotReady => {
+                let text = "waits for members that were never transferred; clients get SERVFAIL";
+                add(Grade::Bad, "not ready", link(), text.to_owned());
+            }
             State::Expired => {
-                add(Grade::Bad, "expired", link(), "no member is valid any more; clients get SERVFAIL".to_owned())
+                add(Grade::Bad, "expired", link(), "no member is valid any more; clients get SERVFAIL".to_owned());
             }
         }
         for member in &region.members {
@@ -79,26 +78,15 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
             add(Grade::Told, "pinned", link(), pinned_to(pin));
         }
         if region.ns_fallback {
-            add(
-                Grade::Warn,
-                "name servers",
-                link(),
-                "the members' NS sets have nothing in common: this server is listed alone".to_owned(),
-            );
+            let text = "the members' NS sets have nothing in common: this server is listed alone";
+            add(Grade::Warn, "name servers", link(), text.to_owned());
         }
         for server in &region.servers_without_address {
             add(Grade::Warn, "name servers", link(), format!("{} has no address in the region", short(server)));
         }
-        if region.held_addresses > 0 {
-            add(
-                Grade::Told,
-                "held",
-                link(),
-                format!(
-                    "{} that members have withdrawn stay for a while",
-                    count(region.held_addresses, "address", "addresses")
-                ),
-            );
+        if let held @ 1.. = region.held_addresses {
+            let held = count(held, "address", "addresses");
+            add(Grade::Told, "held", link(), format!("{held} that members have withdrawn stay for a while"));
         }
     }
     for zone in report.zones.iter().filter(|zone| !told.contains(&zone.kept.zone)) {
@@ -119,14 +107,8 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
     }
     for drain in &report.drains {
         let (names, regions, by) = (drained_names(drain), drained_regions(drain), drained_by(drain));
-        let reason = drain_reason(drain);
-        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
-        add(
-            Grade::Told,
-            "drained",
-            zone_link(&drain.target.member),
-            format!("{names} out of {regions}, by {by}{reason}"),
-        );
+        let text = format!("{names} out of {regions}, by {by}{}", because(": ", &drain.reason));
+        add(Grade::Told, "drained", zone_link(&drain.target.member), text);
     }
     notes.sort_by_key(|note| std::cmp::Reverse(note.mark.grade));
     notes

@@ -6,7 +6,7 @@
 use super::Shell;
 use super::notes::{Note, collect_notes, judge};
 use super::parts::{
-    Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, size, spark_line, when, zone_link,
+    Cell, Grade, Mark, count, id_of, number, rate, serial, share, size, spark_line, time, when, zone_link,
 };
 use super::rows::{Fact, drains, members, zone_mark, zone_rate};
 use crate::daemon::sources::SourceStatus;
@@ -15,7 +15,7 @@ use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::view::columns::{Column, Table, Value, cells, heads, table};
 use crate::view::rates::Queries;
-use crate::view::report::{RegionReport, Report, ZoneReport};
+use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::view::zones::{Line, columns};
 use askama::Template;
 use std::cmp::Reverse;
@@ -44,7 +44,6 @@ pub struct Overview {
     transports: Vec<Fact>,
     queries: Cell,
     server: Vec<Fact>,
-    catalog: Option<CatalogRow>,
 }
 
 /// A region.
@@ -65,14 +64,6 @@ struct RcodeRow {
     history: Cell,
 }
 
-/// The catalog zone.
-struct CatalogRow {
-    link: Cell,
-    serial: Cell,
-    records: String,
-    secondaries: String,
-}
-
 impl Overview {
     /// Puts the page together.
     pub fn new<'r>(shell: Shell, report: &'r Report, queries: &Queries) -> Overview {
@@ -87,6 +78,7 @@ impl Overview {
         let columns = columns();
         let row =
             |zone: &'r ZoneReport| (id_of("zone", &zone.kept.zone), cells(&columns, &Line::new(report, zone), now));
+        let transports = queries.rates.transports.iter();
         let regions = report.regions.iter().map(|region| region_card(report, region, &zones, now)).collect();
         Overview {
             verdict: judge(report, &notes),
@@ -99,20 +91,9 @@ impl Overview {
             drains: drains(&report.drains, now),
             trees: trees(report, now),
             rcodes: rcode_rows(queries),
-            transports: queries
-                .rates
-                .transports
-                .iter()
-                .map(|(name, per_second)| Fact::new(transport(name), rate(*per_second)))
-                .collect(),
+            transports: transports.map(|(name, rates)| Fact::new(transport(name), rate(*rates))).collect(),
             queries: spark_line(&queries.history, &describe_rates(queries)),
             server: server_facts(report, now),
-            catalog: report.catalog.as_ref().map(|catalog| CatalogRow {
-                link: zone_link(&catalog.zone),
-                serial: serial(catalog.serial),
-                records: number(catalog.records),
-                secondaries: count(catalog.outward.secondaries.len(), "secondary", "secondaries"),
-            }),
             shell,
         }
     }
@@ -129,15 +110,10 @@ fn transport(label: &str) -> &'static str {
 
 /// The numbers at the top.
 fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
-    let serving = |states: &mut dyn Iterator<Item = State>| states.filter(|state| *state == State::Ok).count();
-    let regions = serving(&mut report.regions.iter().map(|region| region.kept.state));
-    let zones = serving(&mut report.zones.iter().map(|zone| zone.kept.state));
-    let records: u64 = report
-        .zones
-        .iter()
-        .map(|zone| zone.kept.records)
-        .chain(report.regions.iter().map(|region| region.kept.records))
-        .sum();
+    let regions = report.regions.iter().filter(|region| region.kept.state == State::Ok).count();
+    let zones = report.zones.iter().filter(|zone| zone.kept.state == State::Ok).count();
+    let records = report.zones.iter().map(|zone| zone.kept.records);
+    let records: u64 = records.chain(report.regions.iter().map(|region| region.kept.records)).sum();
     let of = |serving: usize, all: usize| {
         if serving == all { serving.to_string() } else { format!("{serving}<small> of {all}</small>") }
     };
@@ -148,7 +124,7 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
         Fact::new("zones", of(zones, report.zones.len())),
         Fact::new("records", number(records)),
         Fact::new("publications", number(report.generation)),
-        Fact::new("started", When::new(now - uptime, now)),
+        Fact::new("started", time(now - uptime, now)),
     ]
 }
 
@@ -156,24 +132,17 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
 fn describe_rates(queries: &Queries) -> String {
     let largest = queries.history.iter().copied().fold(0.0, f64::max);
     let minutes = (queries.history.len() as f64 * queries.interval_seconds / 60.0).ceil();
-    format!(
-        "Queries a second over {minutes} minutes: now {}, at most {}",
-        rate(queries.rates.per_second),
-        rate(largest)
-    )
+    let (now, most) = (rate(queries.rates.per_second), rate(largest));
+    format!("Queries a second over {minutes} minutes: now {now}, at most {most}")
 }
 
 /// Response codes with their rates.
 fn rcode_rows(queries: &Queries) -> Vec<RcodeRow> {
     let whole: f64 = queries.rates.rcodes.values().sum();
-    let row = |(name, per_second): (&&'static str, &f64)| RcodeRow {
-        name,
-        rate: rate(*per_second),
-        share: share(*per_second, whole),
-        history: spark_line(
-            queries.rcode_history.get(name).map_or(&[], Vec::as_slice),
-            &format!("{name} a second, last minutes"),
-        ),
+    let row = |(name, per_second): (&&'static str, &f64)| {
+        let history = queries.rcode_history.get(name).map_or(&[][..], Vec::as_slice);
+        let history = spark_line(history, &format!("{name} a second, last minutes"));
+        RcodeRow { name, rate: rate(*per_second), share: share(*per_second, whole), history }
     };
     let mut codes: Vec<_> = queries.rates.rcodes.iter().collect();
     codes.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
@@ -183,25 +152,25 @@ fn rcode_rows(queries: &Queries) -> Vec<RcodeRow> {
 /// Returns the facts about the process.
 fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
     let state = &report.state;
-    let folder = match (&state.folder, &state.error) {
-        (None, _) => Cell::text("off: a restart begins without zones"),
-        (Some(folder), Some(error)) => {
-            let text = Escaped(error).to_string();
-            Cell(format!("{} {} {text}", Escaped(&folder.display().to_string()), Mark::new(Grade::Bad, "failing")))
-        }
-        (Some(folder), None) => Cell(format!(
-            "{} {} {}",
-            Escaped(&folder.display().to_string()),
-            Mark::new(Grade::Good, "healthy"),
-            size(state.bytes)
-        )),
+    let folder = state.folder.as_ref().map_or("off: a restart begins without zones".to_owned(), |folder| {
+        let (mark, text) = match &state.error {
+            Some(error) => (Mark::new(Grade::Bad, "failing"), error.clone()),
+            None => (Mark::new(Grade::Good, "healthy"), size(state.bytes)),
+        };
+        format!("{} {mark} {}", Cell::text(&folder.display().to_string()), Cell::text(&text))
+    });
+    let catalog = |catalog: &CatalogReport| {
+        let secondaries = count(catalog.outward.secondaries.len(), "secondary", "secondaries");
+        let (link, serial, records) = (zone_link(&catalog.zone), serial(catalog.serial), number(catalog.records));
+        format!("{link}, serial {serial}, {records} records, {secondaries}")
     };
     vec![
         Fact::text("version", report.version),
         Fact::text("configuration", &report.config),
-        Fact { name: "state folder", value: folder },
-        Fact { name: "last written", value: when(state.last_written, now) },
-        Fact { name: "next audit", value: when(report.next_audit, now) },
+        Fact::new("state folder", folder),
+        Fact::new("last written", when(state.last_written, now)),
+        Fact::new("next audit", when(report.next_audit, now)),
+        Fact::new("catalog", report.catalog.as_ref().map_or("none".to_owned(), catalog)),
     ]
 }
 
@@ -212,8 +181,8 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
         Fact::new("records", number(region.records)),
         Fact::new("names", number(region.names as u64)),
         Fact::new("conflicts", number(region.conflict_names as u64)),
+        Fact::new("queries/s", zone_rate(whole, &region.region)),
     ];
-    facts.push(Fact::new("queries/s", zone_rate(whole, &region.region)));
     if region.held_addresses > 0 {
         facts.push(Fact::new("held addresses", number(region.held_addresses as u64)));
     }
@@ -245,10 +214,8 @@ fn trees(report: &Report, now: i64) -> Table {
     let columns: [Column<&TreeStatus>; 7] = [
         Column::page("Tree of", "", |tree| Value::Name(tree.tree.clone())),
         Column::page("Session", "", |tree| {
-            Value::Mark(Mark::new(
-                if tree.session == Session::Live { Grade::Good } else { Grade::Warn },
-                tree.session.label(),
-            ))
+            let grade = if tree.session == Session::Live { Grade::Good } else { Grade::Warn };
+            Value::Mark(Mark::new(grade, tree.session.label()))
         }),
         Column::page("Nodes", "number", |tree| tree.nodes.map_or_else(Value::none, Value::Number)),
         Column::page("Path", "wide", |tree| Value::Text(tree.path.clone())),

@@ -5,13 +5,11 @@
 //!
 //! Cost: O(text).
 
-use crate::keeper::MemberStatus;
 use crate::publish::State;
-use crate::timestamp::format_timestamp;
-use crate::view::text::format_seconds;
+use crate::view::text;
 use askama::filters::{Escaper, Html, HtmlSafe};
+use indicatif::HumanCount;
 use std::fmt::{self, Display, Formatter, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use url::form_urlencoded::byte_serialize;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -19,9 +17,10 @@ use wire::serial::Serial;
 //--- Marks ---
 
 /// Severity of a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// State as it should be.
+    #[default]
     Good,
     /// State that somebody has ordered.
     Told,
@@ -56,7 +55,7 @@ impl Grade {
 }
 
 /// A state: a word with its shape and colour.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Mark {
     pub grade: Grade,
     pub text: String,
@@ -74,15 +73,15 @@ impl Mark {
         Mark::new(grade, state.label())
     }
 
-    /// The state of a member, as [`MemberStatus::STATES`] has it.
-    pub fn of_member(member: &MemberStatus) -> Mark {
-        let grade = match member.state {
+    /// The state of a member, as [`MemberStatus::STATES`](crate::keeper::MemberStatus::STATES) has it.
+    pub fn of_member(state: &'static str) -> Mark {
+        let grade = match state {
             "ok" => Grade::Good,
             "drained" => Grade::Told,
             "stale" => Grade::Warn,
             _ => Grade::Bad,
         };
-        Mark::new(grade, member.state)
+        Mark::new(grade, state)
     }
 }
 
@@ -90,77 +89,29 @@ impl Display for Mark {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (class, shape) = (self.grade.class(), self.grade.shape());
         write!(f, "<span class=\"mark {class}\"><svg viewBox=\"0 0 16 16\" aria-hidden=\"true\">{shape}</svg>")?;
-        write!(f, "{}</span>", Escaped(&self.text))
+        write!(f, "{}</span>", Cell::text(&self.text))
     }
 }
 
 impl HtmlSafe for Mark {}
 
-/// Text that cannot be taken for markup.
-pub struct Escaped<'a>(pub &'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            match character {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                other => f.write_char(other)?,
-            }
-        }
-        Ok(())
-    }
-}
-
 //--- Times ---
 
-/// A moment beside the present one, which scripts keep current.
-#[derive(Clone, Copy, Debug)]
-pub struct When {
-    /// Unix seconds.
-    at: i64,
-    now: i64,
+/// A moment, seen from the present one, which scripts keep current.
+pub fn time(at: i64, now: i64) -> Cell {
+    let (moment, distance) = (text::moment(Some(at)), Some(at.abs_diff(now)));
+    let (past, told) = if at > now { ("", text::ahead(distance)) } else { (" data-ago", text::ago(distance)) };
+    Cell(format!("<time datetime=\"{moment}\" title=\"{moment}\"{past}>{told}</time>"))
 }
-
-impl When {
-    /// A moment, seen from another.
-    pub fn new(at: i64, now: i64) -> When {
-        When { at, now }
-    }
-
-    /// The text, as scripts write it, too.
-    fn text(self) -> String {
-        let seconds = self.at.abs_diff(self.now);
-        if self.at > self.now {
-            format!("in {}", format_seconds(seconds))
-        } else {
-            format!("{} ago", format_seconds(seconds))
-        }
-    }
-}
-
-impl Display for When {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let moment = UNIX_EPOCH + Duration::from_secs(self.at.max(0).unsigned_abs());
-        let moment = format_timestamp(moment);
-        let past = if self.at > self.now { "" } else { " data-ago" };
-        write!(f, "<time datetime=\"{moment}\" title=\"{moment}\"{past}>{}</time>", self.text())
-    }
-}
-
-impl HtmlSafe for When {}
 
 /// Describes a moment so many seconds ago, in words.
 pub fn ago_text(seconds: Option<u64>) -> String {
-    seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{} ago", format_seconds(seconds)))
+    seconds.map_or("never".to_owned(), |seconds| text::ago(Some(seconds)))
 }
 
 /// A moment, or a dash.
 pub fn when(at: Option<i64>, now: i64) -> Cell {
-    at.map_or_else(Cell::none, |at| Cell(When::new(at, now).to_string()))
+    at.map_or_else(Cell::none, |at| time(at, now))
 }
 
 /// Returns the moment so many seconds ago as a cell.
@@ -185,16 +136,11 @@ impl Cell {
     }
 
     /// Text, escaped as templates do it.
-    pub fn escaped(text: &str) -> Cell {
+    pub fn text(text: &str) -> Cell {
         let mut html = String::new();
         // Writing into a String cannot fail.
         _ = Html.write_escaped_str(&mut html, text);
         Cell(html)
-    }
-
-    /// Text, escaped.
-    pub fn text(text: &str) -> Cell {
-        Cell(Escaped(text).to_string())
     }
 }
 
@@ -210,15 +156,7 @@ impl HtmlSafe for Cell {}
 
 /// A number with its thousands apart.
 pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(number).to_string()
 }
 
 /// A noun with how many there are of it.
@@ -266,7 +204,7 @@ pub fn zone_href(name: &Name) -> String {
 
 /// A link to a zone's page.
 pub fn zone_link(name: &Name) -> Cell {
-    Cell(format!("<a href=\"{}\">{}</a>", zone_href(name), Escaped(&short(name))))
+    Cell(format!("<a href=\"{}\">{}</a>", zone_href(name), Cell::text(&short(name))))
 }
 
 /// Returns the HTML id of an element for a name.
@@ -282,18 +220,13 @@ pub fn id_of(kind: &str, name: &Name) -> String {
     id
 }
 
-/// The present, Unix seconds.
-pub fn unix_now() -> i64 {
-    crate::metrics::unix_seconds(SystemTime::now())
-}
-
 //--- Sparklines ---
 
 /// A line through values, as high as the largest.
 pub fn spark_line(values: &[f64], label: &str) -> Cell {
     const WIDTH: f64 = 240.0;
     const HEIGHT: f64 = 36.0;
-    let label = Escaped(label);
+    let label = Cell::text(label);
     let mut svg = format!(
         "<svg class=\"spark\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{label}\">"
     );
@@ -325,33 +258,26 @@ pub struct Bar {
 pub fn spark_bars(bars: &[Bar], places: usize, label: &str) -> Cell {
     const STEP: usize = 5;
     const HEIGHT: f64 = 20.0;
+    /// Room that the highest bar takes.
+    const ROOM: f64 = HEIGHT - 3.0;
+    let (width, label) = (places * STEP, Cell::text(label));
     let mut svg = format!(
-        "<svg class=\"bars\" viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{}\"><path class=\"base\" d=\"M0 {HEIGHT}h{}\"/>",
-        places * STEP,
-        Escaped(label),
-        places * STEP
+        "<svg class=\"bars\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" aria-label=\"{label}\"><path class=\"base\" d=\"M0 {HEIGHT}h{width}\"/>"
     );
     let start = places.saturating_sub(bars.len());
     for (index, bar) in bars.iter().enumerate() {
         let x = (start + index) * STEP;
-        let title = Escaped(&bar.title);
+        let title = Cell::text(&bar.title);
         // Writing into a String cannot fail.
         _ = if bar.failed {
-            write!(
-                svg,
-                "<path class=\"failed\" d=\"M{} 2v{}h2v-{}z\"><title>{title}</title></path>",
-                x + 1,
-                HEIGHT - 3.0,
-                HEIGHT - 3.0
-            )
+            let x = x + 1;
+            write!(svg, "<path class=\"failed\" d=\"M{x} 2v{ROOM}h2v-{ROOM}z\">")
         } else {
-            let height = (bar.height.clamp(0.0, 1.0) * (HEIGHT - 3.0)).max(1.5);
-            write!(
-                svg,
-                "<rect x=\"{x}\" y=\"{:.1}\" width=\"3.5\" height=\"{height:.1}\"><title>{title}</title></rect>",
-                HEIGHT - height
-            )
+            let height = (bar.height.clamp(0.0, 1.0) * ROOM).max(1.5);
+            let y = HEIGHT - height;
+            write!(svg, "<rect x=\"{x}\" y=\"{y:.1}\" width=\"3.5\" height=\"{height:.1}\">")
         };
+        _ = write!(svg, "<title>{title}</title></{}>", if bar.failed { "path" } else { "rect" });
     }
     svg.push_str("</svg>");
     Cell(svg)
@@ -378,18 +304,18 @@ mod tests {
         let name = Name::parse("a/<b.example").unwrap();
         assert_eq!(zone_href(&name), "/zone/a%2F%3Cb.example");
         assert_eq!(id_of("zone", &name), "zone-a_2f_3cb.example");
-        assert_eq!(zone_link(&name).0, "<a href=\"/zone/a%2F%3Cb.example\">a/&lt;b.example</a>");
+        assert_eq!(zone_link(&name).0, "<a href=\"/zone/a%2F%3Cb.example\">a/&#60;b.example</a>");
         assert_eq!([short(&name), short(&Name::root())], ["a/<b.example", "."]);
-        assert!(Mark::new(Grade::Bad, "<x>").to_string().contains("&lt;x&gt;"));
-        let time = When::new(100, 165).to_string();
-        assert!(time.contains("datetime=\"1970-01-01T00:01:40Z\"") && time.contains(">1m05s ago<"), "{time}");
-        assert!(When::new(165, 100).to_string().contains(">in 1m05s<"));
+        assert!(Mark::new(Grade::Bad, "<x>").to_string().contains("&#60;x&#62;"));
+        let Cell(past) = time(100, 165);
+        assert!(past.contains("datetime=\"1970-01-01T00:01:40Z\"") && past.contains(">1m05s ago<"), "{past}");
+        assert!(time(165, 100).0.contains(">in 1m05s<"));
     }
 
     #[test]
     fn charts_stay_in_their_frame() {
         let line = spark_line(&[0.0, 5.0, 10.0], "a \"b\"").0;
-        assert!(line.contains("0.0,34.5 120.0,18.5 240.0,2.5") && line.contains("a &quot;b&quot;"), "{line}");
+        assert!(line.contains("0.0,34.5 120.0,18.5 240.0,2.5") && line.contains("a &#34;b&#34;"), "{line}");
         assert!(spark_line(&[], "none").0.contains("0,34.5 240,34.5"));
         let bars = [
             Bar { height: 9.0, failed: false, title: "x".into() },

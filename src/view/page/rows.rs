@@ -8,8 +8,8 @@ use crate::keeper::{DrainStatus, MemberStatus};
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
 use crate::view::columns::{Column, Table, Value, table};
-use crate::view::lookup::printable;
 use crate::view::report::{Report, ZoneReport};
+use crate::view::text::because;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -83,26 +83,23 @@ pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
 
 /// Draws the last transfers of a zone; nothing for one that is not transferred.
 pub fn transfer_bars(zone: &ZoneReport) -> Cell {
-    let Some(SourceStatus::Primaries(source)) = &zone.source else { return Cell::none() };
-    let notes: Vec<&TransferNote> = source.transfers.iter().collect();
+    let Some(source) = zone.transfers() else { return Cell::none() };
+    let notes = &source.transfers;
     let largest = notes.iter().map(|note| note.bytes).max().unwrap_or(0).max(1) as f64;
     // A full transfer beside differences of a few records must not make those invisible.
     let height = |bytes: u64| (bytes as f64 / largest).powf(0.3);
-    let bar = |note: &&TransferNote| Bar {
+    let bar = |note: &TransferNote| Bar {
         height: height(note.bytes),
         failed: note.result != "ok",
         title: describe_transfer(note),
     };
-    let failed = notes.iter().filter(|note| note.result != "ok").count();
-    let label = match notes.last() {
-        None => "No transfers yet".to_owned(),
-        Some(last) => format!(
-            "{}, {failed} failed; the last: {}",
-            count(notes.len(), "transfer", "transfers"),
-            describe_transfer(last)
-        ),
-    };
-    spark_bars(&notes.iter().map(bar).collect::<Vec<_>>(), BARS, &label)
+    let bars: Vec<Bar> = notes.iter().map(bar).collect();
+    let failed = bars.iter().filter(|bar| bar.failed).count();
+    let label = notes.back().map_or("No transfers yet".to_owned(), |last| {
+        let (transfers, last) = (count(notes.len(), "transfer", "transfers"), describe_transfer(last));
+        format!("{transfers}, {failed} failed; the last: {last}")
+    });
+    spark_bars(&bars, BARS, &label)
 }
 
 /// Describes one transfer in words.
@@ -134,9 +131,10 @@ impl Member<'_> {
 
 /// Writes the members of a region as a table.
 pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneReport>, now: i64) -> Table {
+    let member = |status: &'r MemberStatus| Member { status, zone: zones.get(&status.zone).copied() };
     let columns: [Column<Member<'_>>; 9] = [
         Column::page("Member", "", |member| Value::Name(member.status.zone.clone())),
-        Column::page("State", "", |member| Value::Mark(Mark::of_member(member.status))),
+        Column::page("State", "", |member| Value::Mark(Mark::of_member(member.status.state))),
         Column::page("Serial", "number", |member| Value::Serial(member.status.serial)),
         Column::page("At the primary", "number wide", |member| Value::Serial(member.announced())),
         Column::page("Lag", "", |member| Value::Html(lag(member.status.serial, member.announced()))),
@@ -147,7 +145,6 @@ pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneR
         }),
         Column::page("Transfers", "wide", |member| member.of_zone(|zone| Value::Html(transfer_bars(zone)))),
     ];
-    let member = |status: &'r MemberStatus| Member { status, zone: zones.get(&status.zone).copied() };
     table(&columns, members.iter().map(member), now)
 }
 
@@ -163,7 +160,7 @@ pub fn drains(drains: &[DrainStatus], now: i64) -> Table {
             None => Value::Text("until undrained".to_owned()),
         }),
         Column::page("By", "wide", |drain| Value::Text(drained_by(drain).to_owned())),
-        Column::page("Reason", "wide", |drain| Value::Text(drain_reason(drain))),
+        Column::page("Reason", "wide", |drain| Value::Text(because("", &drain.reason))),
     ];
     table(&columns, drains, now)
 }
@@ -182,9 +179,4 @@ pub fn drained_regions(drain: &DrainStatus) -> String {
 /// Who has ordered a drain.
 pub fn drained_by(drain: &DrainStatus) -> &'static str {
     if drain.configured { "configuration" } else { "order" }
-}
-
-/// The reason of a drain; empty if none was given.
-pub fn drain_reason(drain: &DrainStatus) -> String {
-    drain.reason.as_deref().map(printable).unwrap_or_default()
 }

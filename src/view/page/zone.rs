@@ -4,7 +4,7 @@
 
 use super::Shell;
 use super::parts::{Cell, Grade, Mark, ago, ahead, count, encode, number, rate, serial, short, size, when, zone_link};
-use super::rows::{Fact, lag, members, transfer_bars, zone_mark};
+use super::rows::{Fact, drained_names, drained_regions, lag, members, transfer_bars, zone_mark};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::merge::ConflictKind;
@@ -14,15 +14,12 @@ use crate::publish::Served;
 use crate::transfer::{PrimaryStatus, TransferNote};
 use crate::view::columns::{Column, Table, Value, table};
 use crate::view::history::{Version, Versions, list_versions};
-use crate::view::lookup::printable;
 use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
 use crate::view::status::describe_pin;
-use crate::view::text::format_seconds;
-use crate::zone::Soa;
+use crate::view::text::{because, format_seconds, printable};
 use askama::Template;
-use serde::Serialize;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -31,7 +28,7 @@ use wire::serial::Serial;
 const LISTED_VERSIONS: usize = 50;
 
 /// The page of a zone.
-#[derive(Template)]
+#[derive(Default, Template)]
 #[template(path = "zone.html")]
 pub struct ZonePage {
     shell: Shell,
@@ -73,22 +70,6 @@ type ConflictLine<'r> = (&'r str, ConflictKind, u32, [Option<&'r Name>; 2]);
 /// A name server of a zone, or of its parent, with a fault or a note.
 type ServerLine = (String, Option<Serial>, Mark, String);
 
-/// Timers of the SOA, in seconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Timers {
-    pub refresh: u32,
-    pub retry: u32,
-    pub expire: u32,
-    pub minimum: u32,
-}
-
-impl Timers {
-    /// Returns the timers of an SOA.
-    pub fn of(soa: &Soa) -> Timers {
-        Timers { refresh: soa.refresh, retry: soa.retry, expire: soa.expire, minimum: soa.minimum }
-    }
-}
-
 impl ZonePage {
     /// Builds the page; none if there is no such zone.
     pub fn new(shell: Shell, report: &Report, served: &Served) -> Option<ZonePage> {
@@ -96,30 +77,18 @@ impl ZonePage {
         let mut page = ZonePage {
             name: short(name),
             encoded: encode(&short(name)),
-            kind: "",
             mark: Mark::of_state(served.state),
-            remarks: String::new(),
-            facts: Vec::new(),
             timers: timer_facts(served),
             members: members(&[], &HashMap::new(), now),
             conflicts: conflict_table(std::iter::empty()),
-            conflicts_title: String::new(),
-            regions: Vec::new(),
             orders: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
             primaries: primary_table(&[], now),
             transfers: Cell::none(),
-            recent: Table::default(),
-            tree: Vec::new(),
-            broken: Vec::new(),
-            services: Vec::new(),
-            secondaries: Table::default(),
             servers: server_table(&[], now),
             asked: Cell::none(),
-            queries: Vec::new(),
-            history: Table::default(),
-            more: 0,
-            reach: String::new(),
+            queries: query_rows(report, name),
             shell,
+            ..ZonePage::default()
         };
         let outward = if let Some(region) = report.regions.iter().find(|region| region.kept.region == *name) {
             page.describe_region(report, region, now);
@@ -130,8 +99,8 @@ impl ZonePage {
         } else {
             let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name)?;
             page.kind = "catalog";
-            page.facts =
-                vec![Fact::new("serial", serial(catalog.serial)), Fact::new("records", number(catalog.records))];
+            page.facts.push(Fact::new("serial", serial(catalog.serial)));
+            page.facts.push(Fact::new("records", number(catalog.records)));
             &catalog.outward
         };
         page.describe_ways_out(outward);
@@ -139,7 +108,6 @@ impl ZonePage {
             page.asked = when(Some(report.asked), now);
             page.servers = server_table(&report.check.servers, now);
         }
-        page.queries = query_rows(report, name);
         page.list_history(list_versions(served, LISTED_VERSIONS), now);
         Some(page)
     }
@@ -157,15 +125,11 @@ impl ZonePage {
         ];
         let pinned = |pin: &PinStatus| (Mark::new(Grade::Told, "pinned"), pinned_to(pin));
         self.orders.extend(region.pinned.iter().map(pinned));
-        let mut remarks = Vec::new();
-        if region.ns_fallback {
-            remarks.push(
-                "the members' NS sets have nothing in common: this server is listed alone; set \"ns\"".to_owned(),
-            );
-        }
-        let without = region.servers_without_address.iter();
-        remarks.extend(without.map(|server| format!("name server {} has no address in the region", short(server))));
-        self.remarks = remarks.join("; ");
+        let alone = "the members' NS sets have nothing in common: this server is listed alone; set \"ns\"";
+        let without = |server: &Name| format!("name server {} has no address in the region", short(server));
+        let remarks = region.ns_fallback.then(|| alone.to_owned()).into_iter();
+        let remarks = remarks.chain(region.servers_without_address.iter().map(without));
+        self.remarks = remarks.collect::<Vec<_>>().join("; ");
         self.members = members(&region.members, &zones, now);
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let member = |index: usize| Some(&region.members[index].zone);
@@ -206,11 +170,9 @@ impl ZonePage {
                 self.recent = transfer_table(source.transfers.iter().rev().take(10), now);
             }
             Some(SourceStatus::Tree(tree)) => {
+                let grade = if tree.error.is_none() { Grade::Good } else { Grade::Warn };
                 self.tree = vec![
-                    Fact::new(
-                        "session",
-                        Mark::new(if tree.error.is_none() { Grade::Good } else { Grade::Warn }, tree.session.label()),
-                    ),
+                    Fact::new("session", Mark::new(grade, tree.session.label())),
                     Fact::text("member", tree.member.as_deref().unwrap_or("none yet")),
                     Fact::text("path", &tree.path),
                     Fact::new("nodes", tree.nodes.map_or_else(Cell::none, |nodes| Cell(number(nodes)))),
@@ -242,9 +204,8 @@ impl ZonePage {
         self.facts.push(Fact::new("transfers out", counts(outward.sent)));
         self.secondaries = secondary_table(&outward.secondaries, self.shell.now);
         if let Some(from) = outward.history.from {
-            let (versions, size) =
-                (count(outward.history.versions, "version", "versions"), size(outward.history.bytes as u64));
-            self.reach = format!("{versions} since serial {from}, {size}");
+            let versions = count(outward.history.versions, "version", "versions");
+            self.reach = format!("{versions} since serial {from}, {}", size(outward.history.bytes as u64));
         }
     }
 
@@ -259,7 +220,7 @@ impl ZonePage {
             Column::page("Added", "number", |(version, _)| Value::Html(signed("plus", '+', version.added))),
             Column::page("Changes", "", |(version, zone)| {
                 let (from, to) = (version.from, version.serial);
-                let link = Cell::escaped(&format!("/zone/{zone}/diff?from={from}&to={to}"));
+                let link = Cell::text(&format!("/zone/{zone}/diff?from={from}&to={to}"));
                 let what = format!("<span class=\"hidden\"> what changed in {to}</span>");
                 Value::Html(Cell(format!("<a href=\"{link}\">show{what}</a>")))
             }),
@@ -273,7 +234,7 @@ impl ZonePage {
 fn conflict_table<'r>(conflicts: impl Iterator<Item = ConflictLine<'r>>) -> Table {
     let columns: [Column<ConflictLine<'r>>; 5] = [
         Column::page("Name", "", |(name, ..)| {
-            let (link, name) = (encode(name), Cell::escaped(name.trim_end_matches('.')));
+            let (link, name) = (encode(name), Cell::text(name.trim_end_matches('.')));
             Value::Html(Cell(format!("<a href=\"/lookup?name={link}\">{name}</a>")))
         }),
         Column::page("Kind", "", |(_, kind, ..)| Value::Text(kind.label().to_owned())),
@@ -378,10 +339,8 @@ pub fn pinned_to(pin: &PinStatus) -> String {
 
 /// A drain in words.
 fn drained(drain: &DrainStatus) -> (Mark, String) {
-    let names = drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string);
-    let regions: Vec<String> = drain.regions.iter().map(short).collect();
-    let reason = drain.reason.as_deref().map(|reason| format!("; {}", printable(reason))).unwrap_or_default();
-    let text = format!("out of {}: {names} of {}{reason}", regions.join(", "), short(&drain.target.member));
+    let (regions, names, member) = (drained_regions(drain), drained_names(drain), short(&drain.target.member));
+    let text = format!("out of {regions}: {names} of {member}{}", because("; ", &drain.reason));
     (Mark::new(Grade::Told, "drained"), text)
 }
 

@@ -8,7 +8,7 @@
 use super::super::node::Node;
 use super::super::parallel;
 use super::shard::{Beside, Entry, Freezer, Shard};
-use super::{GROUP_BITS, Table, bits_for, hash, shard_index, weigh};
+use super::{GROUP_BITS, Table, bits_for, hash, overlapping, shard_index, weigh};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,18 +93,17 @@ impl Table {
 
     /// The owners whose records differ from those in another table, or how they are spelled.
     pub fn differing<'a>(&'a self, other: &'a Table) -> Vec<&'a [u8]> {
-        let shards = |table: &'a Table| table.groups.iter().flat_map(|group| group.iter());
         let is_same = |index: usize, shard: &Shard| {
             self.bits == other.bits && shard.is(self.shard_at(index)) && shard.is(other.shard_at(index))
         };
         let mut owners = Vec::new();
-        for (_, shard) in shards(self).enumerate().filter(|(index, shard)| !is_same(*index, shard)) {
-            let nodes = (0..shard.names()).map(|index| shard.node(index).0);
+        for (_, shard) in self.shards().enumerate().filter(|(index, shard)| !is_same(*index, shard)) {
+            let nodes = shard.nodes().map(|(node, _)| node);
             let differs = |node: &Node<'_>| !node.has_same_records(other.get(node.owner).unwrap_or_default());
             owners.extend(nodes.filter(differs).map(|node| node.owner));
         }
-        for (_, shard) in shards(other).enumerate().filter(|(index, shard)| !is_same(*index, shard)) {
-            let nodes = (0..shard.names()).map(|index| shard.node(index).0);
+        for (_, shard) in other.shards().enumerate().filter(|(index, shard)| !is_same(*index, shard)) {
+            let nodes = shard.nodes().map(|(node, _)| node);
             let is_gone = |node: &Node<'_>| !node.is_empty() && self.get(node.owner).is_none();
             owners.extend(nodes.filter(is_gone).map(|node| node.owner));
         }
@@ -134,12 +133,7 @@ impl Table {
                     if Arc::ptr_eq(&old_shard.bytes, &new_shard.bytes) {
                         continue;
                     }
-                    let index = group << GROUP_BITS | index;
-                    let range = match self.bits.checked_sub(old.bits) {
-                        Some(more) => index << more..(index + 1) << more,
-                        None => index >> (old.bits - self.bits)..(index >> (old.bits - self.bits)) + 1,
-                    };
-                    outdated[range].fill(true);
+                    outdated[overlapping(group << GROUP_BITS | index, old.bits, self.bits)].fill(true);
                 }
             }
         }
@@ -157,23 +151,20 @@ impl Table {
             let (changes, behind) = rest.split_at(here);
             rest = behind;
             let mut entries: Vec<(u64, Entry<'_>)> = Vec::new();
-            let more = self.bits - common;
-            for shard in (part << more..(part + 1) << more).map(|index| self.shard_at(index)) {
-                for (node, bytes) in (0..shard.names()).map(|index| shard.node(index)) {
-                    let hash = hash(node.owner);
-                    let first = changes.partition_point(|change| change.hash < hash);
-                    let mut same = changes[first..].iter().take_while(|change| change.hash == hash);
-                    if !same.any(|change| change.owner == node.owner) {
-                        entries.push((hash, Entry::new(hash as u16, node.owner, bytes)));
-                    }
+            let shards = overlapping(part, common, self.bits).map(|index| self.shard_at(index));
+            for (node, bytes) in shards.flat_map(Shard::nodes) {
+                let hash = hash(node.owner);
+                let first = changes.partition_point(|change| change.hash < hash);
+                let mut same = changes[first..].iter().take_while(|change| change.hash == hash);
+                if !same.any(|change| change.owner == node.owner) {
+                    entries.push((hash, Entry::new(hash as u16, node.owner, bytes)));
                 }
             }
             entries.extend(changes.iter().filter_map(|change| Some((change.hash, change.entry()?))));
             entries.sort_unstable_by_key(|entry| entry.0);
             let mut entries = entries.into_iter().peekable();
-            let more = bits - common;
             let mut in_shard = Vec::new();
-            for index in part << more..(part + 1) << more {
+            for index in overlapping(part, common, bits) {
                 in_shard.clear();
                 while let Some((_, entry)) = entries.next_if(|entry| shard_index(entry.0, bits) == index) {
                     in_shard.push(entry);
@@ -182,7 +173,7 @@ impl Table {
                 made.push(freezer.freeze(&in_shard, &beside));
             }
         }
-        Table::of(made.chunks(GROUP).map(Arc::from).collect(), bits, names, sources)
+        Table::of(&made, bits, names, sources)
     }
 }
 

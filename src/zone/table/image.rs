@@ -11,11 +11,11 @@
 
 use super::super::editor::{Counts, exists, parent};
 use super::super::image::ImageError;
-use super::super::loader::settle_aliases;
+use super::super::loader::resolve_aliases;
 use super::super::node::{self, Node};
-use super::super::parallel;
+use super::super::{ByteReader, parallel};
 use super::shard::{Entry, Freezer, HEAD_BYTES, Shard, TAG_BYTES, WIDE};
-use super::{GROUP_BITS, KEYS, MOST_NAMES, Table, hash, keys, shard_index};
+use super::{KEYS, MOST_NAMES, Table, hash, keys, shard_index};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const MOST_BITS: u32 = 32;
 
 /// Result of reading.
 pub enum StoredTable<'a> {
-    Table(Table, Counts),
+    Table(Table, Box<Counts>),
     /// The nodes with records of a table whose hash had other keys.
     Nodes(Vec<Node<'a>>),
 }
@@ -62,7 +62,7 @@ impl Table {
         keys().iter().try_for_each(|key| out.write_all(&key.to_be_bytes()))?;
         out.write_all(&self.bits.to_be_bytes())?;
         let mut freezer = Freezer::default();
-        for shard in self.groups.iter().flat_map(|group| group.iter()) {
+        for shard in self.shards() {
             let entry = |index| {
                 let (node, bytes) = shard.node(index);
                 Entry::new(shard.tag(index), node.owner, bytes)
@@ -77,23 +77,11 @@ impl Table {
     }
 
     /// Takes what [`Table::write`] wrote of a zone.
-    pub fn read<'a>(origin: &Name, bytes: &mut &'a [u8]) -> Result<StoredTable<'a>, ImageError> {
-        let mut found = [0; 3];
-        for key in &mut found {
-            *key = u64::from_be_bytes(*take(bytes)?);
-        }
-        let bits = u32::from_be_bytes(*take(bytes)?);
-        if bits > MOST_BITS || bytes.len() >> bits == 0 {
-            return Err(ImageError::Short);
-        }
-        let whole = bytes.len();
-        let mut parts = Vec::with_capacity(1 << bits);
-        for _ in 0..1u64 << bits {
-            let length = u32::from_be_bytes(*take(bytes)?) as usize;
-            let (part, rest) = bytes.split_at_checked(length).ok_or(ImageError::Short)?;
-            parts.push(part);
-            *bytes = rest;
-        }
+    pub fn read<'a>(origin: &Name, reader: &mut ByteReader<'a>) -> Result<StoredTable<'a>, ImageError> {
+        let whole = reader.0.len();
+        let mut key = || reader.u64().ok_or(ImageError::Short);
+        let found = [key()?, key()?, key()?];
+        let (bits, parts) = split(reader).ok_or(ImageError::Short)?;
         let is_ours = *KEYS.get_or_init(|| found) == found;
         let read = |range: Range<usize>| -> Result<_, ImageError> {
             let (mut sums, mut shards) = (Sums::default(), Vec::new());
@@ -121,16 +109,19 @@ impl Table {
         if sums.names >> bits > MOST_NAMES {
             return Err(ImageError::Place);
         }
-        let groups = shards.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Ok(StoredTable::Table(Table::of(groups, bits, sums.names, Arc::new([])), sums.counts))
+        Ok(StoredTable::Table(Table::of(&shards, bits, sums.names, Arc::new([])), Box::new(sums.counts)))
     }
 }
 
-/// Takes octets from the front.
-fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Result<&'a [u8; N], ImageError> {
-    let (taken, rest) = bytes.split_first_chunk().ok_or(ImageError::Short)?;
-    *bytes = rest;
-    Ok(taken)
+/// Takes the number of a table's shards, as a power of two, and their bytes.
+fn split<'a>(reader: &mut ByteReader<'a>) -> Option<(u32, Vec<&'a [u8]>)> {
+    let bits = reader.u32().filter(|bits| *bits <= MOST_BITS && reader.0.len() >> bits > 0)?;
+    let mut part = |_| {
+        let length = reader.u32()? as usize;
+        reader.take(length)
+    };
+    let parts: Option<Vec<&[u8]>> = (0..1u64 << bits).map(&mut part).collect();
+    Some((bits, parts?))
 }
 
 /// The nodes of a shard that was found to be sound.
@@ -221,9 +212,9 @@ fn are_sets(mut bytes: &[u8], at_origin: bool) -> bool {
         count += set.count;
         last = Some(set.rtype);
     }
-    let is_settled = || {
+    let are_resolved = || {
         let mut rrsets = node::sets(whole).map(|set| Arc::new(set.to_rrset())).collect();
-        settle_aliases(&mut rrsets).is_empty()
+        resolve_aliases(&mut rrsets).is_empty()
     };
-    !aliases || count == 1 || is_settled()
+    !aliases || count == 1 || are_resolved()
 }

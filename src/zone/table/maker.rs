@@ -4,7 +4,7 @@
 
 use super::super::node::Node;
 use super::shard::{Beside, Entry, Freezer, Shard};
-use super::{GROUP_BITS, Table, bits_for, shard_index};
+use super::{Table, bits_for, overlapping, shard_index};
 use std::sync::Arc;
 
 /// A table in the making.
@@ -33,7 +33,6 @@ impl Maker {
     pub fn make<'a>(&self, part: usize, parts: u32, nodes: impl Iterator<Item = (u64, &'a [u8])>) -> Made {
         let (mut nodes, mut entries) = (nodes.peekable(), Vec::new());
         let (mut freezer, mut beside) = (Freezer::default(), Vec::new());
-        let more = self.bits - parts;
         let make = |index: usize| {
             entries.clear();
             while let Some((hash, bytes)) = nodes.next_if(|(hash, _)| shard_index(*hash, self.bits) == index) {
@@ -42,7 +41,7 @@ impl Maker {
             Beside::list(&self.sources, index, self.bits, &mut beside);
             freezer.freeze(&entries, &beside)
         };
-        let made = (part << more..(part + 1) << more).map(make).collect();
+        let made = overlapping(part, parts, self.bits).map(make).collect();
         debug_assert!(nodes.next().is_none(), "nodes of other parts");
         Made(made)
     }
@@ -50,7 +49,6 @@ impl Maker {
     /// The table of all parts, in their order.
     pub fn finish(self, parts: impl IntoIterator<Item = Made>) -> Table {
         let made: Vec<Shard> = parts.into_iter().flat_map(|Made(shards)| shards).collect();
-        let groups = made.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Table::of(groups, self.bits, self.names, self.sources)
+        Table::of(&made, self.bits, self.names, self.sources)
     }
 }

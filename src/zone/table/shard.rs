@@ -146,6 +146,11 @@ impl Shard {
         (Node::owner_at(&bytes[at..]), bytes, at)
     }
 
+    /// All nodes with their bytes, in order.
+    pub fn nodes(&self) -> impl Iterator<Item = (Node<'_>, &[u8])> {
+        (0..self.names()).map(move |index| self.node(index))
+    }
+
     /// A node with its bytes.
     pub fn node(&self, index: usize) -> (Node<'_>, &[u8]) {
         let (names, wide) = self.head();

@@ -11,7 +11,7 @@ use super::super::editor::Counts;
 use super::super::node::Node;
 use super::super::{editor, node, parallel};
 use super::shard::{Beside, Entry, Freezer, Shard};
-use super::{GROUP_BITS, Table, bits_for, hash, shard_index};
+use super::{Table, bits_for, hash, overlapping, shard_index};
 use crate::zone::RRsets;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -192,8 +192,7 @@ impl<'a> Union<'a> {
         };
         let made: Vec<Shard> = parallel::in_parts(1 << self.bits, self.parts, make).into_iter().flatten().collect();
         let names = made.iter().map(Shard::names).sum();
-        let groups = made.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Table::of(groups, self.bits, names, self.sources)
+        Table::of(&made, self.bits, names, self.sources)
     }
 
     /// A shard of the one table that has any nodes there, if it is of the same size.
@@ -221,10 +220,7 @@ impl<'a> Union<'a> {
             match view {
                 View::Far(sorted) => items.extend_from_slice(Item::of_shard(sorted, index, self.bits)),
                 View::Near(table) => {
-                    let shards = match table.bits.checked_sub(self.bits) {
-                        Some(more) => index << more..(index + 1) << more,
-                        None => index >> (self.bits - table.bits)..(index >> (self.bits - table.bits)) + 1,
-                    };
+                    let shards = overlapping(index, self.bits, table.bits);
                     let nodes = shards.flat_map(|index| Item::list(number, table.shard_at(index)));
                     items.extend(nodes.filter(|item| shard_index(item.hash, self.bits) == index));
                 }
@@ -258,8 +254,7 @@ impl<'a> Item<'a> {
 
     /// All nodes of a table by their hashes.
     fn sorted(number: usize, table: &'a Table) -> Vec<Item<'a>> {
-        let shards = table.groups.iter().flat_map(|group| group.iter());
-        let mut items: Vec<_> = shards.flat_map(|shard| Item::list(number, shard)).collect();
+        let mut items: Vec<_> = table.shards().flat_map(|shard| Item::list(number, shard)).collect();
         items.sort_unstable_by_key(|item| item.hash);
         items
     }

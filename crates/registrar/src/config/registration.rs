@@ -44,7 +44,7 @@ impl Registration {
         let kind = block.need(reader, "type", "a type of host, for example \"load_balancer\"");
         let kind = kind.and_then(|entry| read_kind(reader, &entry.node));
         let aliases = block.entry("aliases").map(|entry| read_aliases(reader, &entry.node, domain.as_deref()));
-        let ttl = block.entry("ttl").and_then(|entry| reader.integer("ttl", &entry.node, 0..=LONGEST_TTL));
+        let ttl = block.entry("ttl").and_then(|entry| reader.integer::<u64>("ttl", &entry.node, 0..=LONGEST_TTL));
         let service = block.entry("service").and_then(|entry| read_service(reader, &entry.node));
         let ports = match (block.entry("ports"), &service) {
             (Some(entry), _) => reader.list("ports", &entry.node, "a list of ports", read_port),
@@ -97,8 +97,7 @@ fn read_domain(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String
     };
     if let Some(fault) = fault {
         let text = shorten(text);
-        reader.error(node.at, format!("\"{text}\" {fault}; write a name such as \"shop.emy-10.example.com\""));
-        return None;
+        return reader.refuse(node.at, format!("\"{text}\" {fault}; write a name such as \"shop.emy-10.example.com\""));
     }
     Some(name)
 }
@@ -114,8 +113,7 @@ fn read_kind(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     // These would be two different things under one key, or no host at all.
     if ["", "type", "address", "ttl", "service"].contains(&text) {
         let message = format!("\"type\" cannot be \"{text}\"; write a type of host, for example \"load_balancer\"");
-        reader.error(node.at, message);
-        return None;
+        return reader.refuse(node.at, message);
     }
     if HostKind::from_type(text).is_none() {
         reader.warn(node.at, format!("no server knows the type \"{}\"; nothing is answered for it", shorten(text)));
@@ -155,7 +153,7 @@ fn nests(one: &str, other: &str) -> bool {
 
 /// Reads a port.
 fn read_port(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Number> {
-    reader.integer(key, node, 1..=65535).map(Number::from)
+    reader.integer::<u16>(key, node, 1..=65535).map(Number::from)
 }
 
 /// Reads the service and its port; everything in it is written as it stands.
@@ -172,8 +170,8 @@ fn read_service(reader: &mut Reader<'_>, node: &Node) -> Option<(ServicePayload,
         }
     }
     let Some(inner) = node.get("service") else {
-        reader.error(node.at, "\"service\" is missing inside; write its \"srvce\", \"proto\" and \"port\"".to_string());
-        return None;
+        let message = "\"service\" is missing inside; write its \"srvce\", \"proto\" and \"port\"".to_string();
+        return reader.refuse(node.at, message);
     };
     let Value::Table(inner_entries) = &inner.value else {
         return reader.wrong_type("service", inner, "an object with \"srvce\", \"proto\" and \"port\"");
@@ -193,7 +191,7 @@ fn read_service(reader: &mut Reader<'_>, node: &Node) -> Option<(ServicePayload,
         }
     }
     if let Some(ttl) = inner.get("ttl") {
-        reader.integer("ttl", ttl, 0..=LONGEST_TTL);
+        reader.integer::<u64>("ttl", ttl, 0..=LONGEST_TTL);
     }
     let mut service = plain_fields(reader, inner_entries);
     if inner.get("ttl").is_none() {

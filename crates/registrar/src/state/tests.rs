@@ -33,9 +33,7 @@ impl Run {
     /// One event, a second after the one before.
     fn step(&mut self, event: Event) -> Vec<Effect> {
         self.now += Duration::from_secs(1);
-        let (machine, effects) = self.machine.clone().step(event, self.now);
-        self.machine = machine;
-        effects
+        self.machine.step(event, self.now)
     }
 
     /// Fails unless the machine is in this state.

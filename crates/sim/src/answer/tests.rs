@@ -1,8 +1,8 @@
 //! Answers against those that CNS gave.
 
 use super::super::instances::{Datacenter, MAX_INSTANCES};
-use super::super::oracle::{ask, read, read_rows, read_zone, rows, unhex, with_edns, with_soa, zone_of};
 use super::super::store::Lapses;
+use super::super::tests::{ask, read, read_rows, read_zone, rows, unhex, with_edns, with_soa, zone_of};
 use super::*;
 use hickory_proto::op::{MessageType, ResponseCode};
 use serde_json::Value;
@@ -82,7 +82,7 @@ fn questions_are_answered_as_cns_answers_them() {
             (&answer.additionals, &expected["additionals"]),
         ];
         for (ours, theirs) in sections {
-            let sort = |mut rows: Vec<super::super::oracle::Row>| {
+            let sort = |mut rows: Vec<super::super::tests::Row>| {
                 rows.sort_by_key(|row| format!("{row:?}"));
                 rows
             };
@@ -193,7 +193,7 @@ fn lapses_are_complete_in_form() {
     };
     let whole = zone_of(&ask_for(&stored, rtype::AXFR));
     assert_eq!((whole.nodes().len(), whole.serial()), (9, after.serial()));
-    let serials = |rows: &[super::super::oracle::Row]| -> Vec<u32> {
+    let serials = |rows: &[super::super::tests::Row]| -> Vec<u32> {
         let serial = |data: &Data| if let Data::Soa { serial, .. } = data { Some(serial.0) } else { None };
         rows.iter().filter_map(|(_, _, data)| serial(data)).map(|found| found - serial0(&before)).collect()
     };

@@ -1,6 +1,6 @@
 //! The model against the names and records of CNS, and a zone that CNS made.
 
-use super::super::oracle;
+use super::super::tests as oracle;
 use super::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
@@ -104,7 +104,7 @@ fn an_instance_out_of_service_keeps_its_own_names() {
     assert!(model.set_up("web-0", false, noon()));
     let zone = model.zone();
     let uuid = model.instances()[0].uuid.clone();
-    assert!(!model.instances()[0].is_up());
+    assert!(!model.instances()[0].up);
     let web = at(&zone, "web.svc.acme");
     assert_eq!((count(web, rtype::A), count(web, rtype::AAAA), count(web, rtype::SRV)), (2, 0, 2));
     assert!(texts(web).contains(&format!("verifying:{uuid}")));
@@ -144,12 +144,12 @@ fn addresses_run_out_and_come_back() {
     let others = model.instances().len();
     assert_eq!(model.scale_up("web", 1000, noon()), MAX_INSTANCES - others);
     assert_eq!(model.scale_up("web", 1, noon()), 0);
-    let all: BTreeSet<IpAddr> = model.instances().iter().flat_map(|instance| instance.addresses().to_vec()).collect();
+    let all: BTreeSet<IpAddr> = model.instances().iter().flat_map(|instance| instance.addresses.to_vec()).collect();
     let fourth = |address: &&IpAddr| address.is_ipv4();
     assert_eq!(all.iter().filter(fourth).count(), MAX_INSTANCES);
     assert_eq!(model.scale_down("api", 1, noon()), 1);
     assert_eq!(model.scale_up("db", 2, noon()), 1);
-    assert_eq!(model.instances().last().unwrap().alias(), "db-2");
+    assert_eq!(model.instances().last().unwrap().alias, "db-2");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The primary over real sockets.
 
 use super::super::instances::Datacenter;
-use super::super::oracle::{ask, read, rows, with_soa, zone_of};
+use super::super::tests::{ask, read, rows, with_soa, zone_of};
 use super::*;
 use std::time::{Instant, UNIX_EPOCH};
 use wire::rr::rtype;

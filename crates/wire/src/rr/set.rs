@@ -197,7 +197,7 @@ impl<'a> Set<'a> {
 
     /// Offset of the record at a part of the set.
     fn start_of(self, turn: u32) -> usize {
-        let number = (u64::from(turn) * u64::from(self.count) >> 32) as usize;
+        let number = ((u64::from(turn) * u64::from(self.count)) >> 32) as usize;
         if self.has_one_size() {
             return self.body.len() / self.count as usize * number;
         }
@@ -334,13 +334,6 @@ impl RRset {
         Set { rtype: self.rtype, ttl: self.ttl, count: self.count, body: &self.body }
     }
 
-    /// The records as they stand in an answer to a question for their owner name.
-    pub fn to_wire(&self) -> Vec<u8> {
-        let mut wire = Vec::with_capacity(self.as_set().wire_bytes());
-        self.as_set().write_wire(&mut wire);
-        wire
-    }
-
     /// Iterates over the RDATA of the records.
     pub fn rdatas(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.as_set().rdatas()
@@ -409,7 +402,9 @@ mod tests {
             bytes.push(7);
             let mut rest = &bytes[..];
             prop_assert_eq!((&Set::take(&mut rest).to_rrset(), rest), (&set, &[7u8][..]));
-            prop_assert_eq!(set.to_wire().len(), set.as_set().wire_bytes());
+            let mut wire = Vec::new();
+            set.as_set().write_wire(&mut wire);
+            prop_assert_eq!(wire.len(), set.as_set().wire_bytes());
             let mut rest = &bytes[..];
             prop_assert_eq!((Set::read(&mut rest), rest), (Some(set.as_set()), &[7u8][..]));
         }

@@ -47,7 +47,7 @@ impl Chain {
     /// The id of the message is not looked at: compare it with that of the request.
     pub fn check(&mut self, message: &mut Vec<u8>, now: u64) -> Result<(), TsigError> {
         let Some(start) = record::locate(message)? else { return self.take_unsigned(message) };
-        let tsig = record::read(message, start)?;
+        let tsig = record::read(message, start).ok_or(TsigError::Malformed)?;
         if tsig.tag.is_empty() && rcode_of(message) == rcode::NOTAUTH && tsig.stamp.error != code::NOERROR {
             // RFC 8945 section 5.3.2: a server that cannot use the key says so without signature.
             return Err(peer_error(&tsig));

@@ -49,37 +49,25 @@ impl Algorithm {
         matches!(self, Algorithm::Md5 | Algorithm::Sha1)
     }
 
-    /// The name in configurations.
-    fn text(self) -> &'static str {
+    /// The name in configurations, that in messages in canonical form, and the octets of a MAC that is not truncated.
+    fn facts(self) -> (&'static str, &'static [u8], usize) {
         match self {
-            Algorithm::Md5 => "hmac-md5",
-            Algorithm::Sha1 => "hmac-sha1",
-            Algorithm::Sha256 => "hmac-sha256",
-            Algorithm::Sha384 => "hmac-sha384",
-            Algorithm::Sha512 => "hmac-sha512",
+            Algorithm::Md5 => ("hmac-md5", b"\x08hmac-md5\x07sig-alg\x03reg\x03int\x00", 16),
+            Algorithm::Sha1 => ("hmac-sha1", b"\x09hmac-sha1\x00", 20),
+            Algorithm::Sha256 => ("hmac-sha256", b"\x0bhmac-sha256\x00", 32),
+            Algorithm::Sha384 => ("hmac-sha384", b"\x0bhmac-sha384\x00", 48),
+            Algorithm::Sha512 => ("hmac-sha512", b"\x0bhmac-sha512\x00", 64),
         }
     }
 
     /// The name in messages, in canonical form.
     pub(super) fn wire(self) -> &'static [u8] {
-        match self {
-            Algorithm::Md5 => b"\x08hmac-md5\x07sig-alg\x03reg\x03int\x00",
-            Algorithm::Sha1 => b"\x09hmac-sha1\x00",
-            Algorithm::Sha256 => b"\x0bhmac-sha256\x00",
-            Algorithm::Sha384 => b"\x0bhmac-sha384\x00",
-            Algorithm::Sha512 => b"\x0bhmac-sha512\x00",
-        }
+        self.facts().1
     }
 
     /// Octets of a MAC that is not truncated.
     pub(super) fn tag_bytes(self) -> usize {
-        match self {
-            Algorithm::Md5 => 16,
-            Algorithm::Sha1 => 20,
-            Algorithm::Sha256 => 32,
-            Algorithm::Sha384 => 48,
-            Algorithm::Sha512 => 64,
-        }
+        self.facts().2
     }
 
     /// Returns true if a received MAC may have this many octets: at least 10 and half of all (RFC 8945 section
@@ -96,13 +84,16 @@ impl FromStr for Algorithm {
     fn from_str(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
         // The registered name of HMAC-MD5 is a long one, which some tools want and print.
         let text = text.strip_suffix(".sig-alg.reg.int").unwrap_or(text);
-        Algorithm::ALL.into_iter().find(|algorithm| algorithm.text().eq_ignore_ascii_case(text)).ok_or(UnknownAlgorithm)
+        Algorithm::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.facts().0.eq_ignore_ascii_case(text))
+            .ok_or(UnknownAlgorithm)
     }
 }
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
+        f.write_str(self.facts().0)
     }
 }
 

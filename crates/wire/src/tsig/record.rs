@@ -74,13 +74,8 @@ pub(super) fn locate(message: &[u8]) -> Result<Option<usize>, TsigError> {
     if is_last { Ok(Some(tsig.owner)) } else { Err(TsigError::Malformed) }
 }
 
-/// Reads the record that begins at a position.
-pub(super) fn read(message: &[u8], start: usize) -> Result<Tsig<'_>, TsigError> {
-    read_fields(message, start).ok_or(TsigError::Malformed)
-}
-
-/// Reads the record; `None` when it is not as RFC 8945 section 4.2 wants it.
-fn read_fields(message: &[u8], start: usize) -> Option<Tsig<'_>> {
+/// Reads the record that begins at a position; `None` when it is not as RFC 8945 section 4.2 wants it.
+pub(super) fn read(message: &[u8], start: usize) -> Option<Tsig<'_>> {
     let (key, fixed) = NameBuf::read(message, start).ok()?;
     let (_, class, ttl, start, length) = rr::read_fixed(message, fixed)?;
     if class != CLASS_ANY || ttl != 0 {

@@ -24,15 +24,10 @@ pub enum Opened {
     Rejected(Rejection),
 }
 
-/// Returns true if a message is one that may be answered.
-fn is_request(message: &[u8]) -> bool {
-    Header::read(message).is_some_and(|header| !header.has(flag::QR))
-}
-
 /// Looks for a TSIG record and checks it, in the order of RFC 8945 section 5.2: place and form, key, MAC, time. Only
 /// an accepted request is changed: the count of its additional records.
 pub fn open_request(message: &mut [u8], keys: &Keyring, now: u64) -> Opened {
-    if !is_request(message) {
+    if Header::read(message).is_none_or(|header| header.has(flag::QR)) {
         return Opened::Unsigned;
     }
     match record::locate(message).map(|found| found.map(|start| open_signed(message, start, keys, now))) {
@@ -49,7 +44,7 @@ pub fn open_request(message: &mut [u8], keys: &Keyring, now: u64) -> Opened {
 /// Checks the TSIG record that begins at a position.
 fn open_signed(message: &[u8], start: usize, keys: &Keyring, now: u64) -> Result<Opened, Rejection> {
     let form = |error| Rejection { error, verdict: Verdict::Form };
-    let tsig = record::read(message, start).map_err(form)?;
+    let tsig = record::read(message, start).ok_or_else(|| form(TsigError::Malformed))?;
     let original_id = tsig.stamp.original_id;
     // RFC 8945 section 5.3.2: with a key or MAC that is not right, the response is not signed.
     let unsigned = |error, code| {

@@ -2,12 +2,13 @@
 //! does not take, whatever the members hold.
 
 // In place of the oracle's own, this demands that the merge tells the same.
-use super::super::traced as trace;
 use super::super::{arbitrary_delegations, plan};
+use super::super::{plain, traced as trace};
 use super::*;
 use crate::merge::{Held, Intake, NamePattern, Place, Region, Scope};
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
+use std::time::Instant;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -17,7 +18,7 @@ fn name(text: &str) -> Name {
 fn members(texts: &[(&str, bool)]) -> Vec<TracedMember> {
     let member = |(index, (text, contributes)): (usize, &(&str, bool))| {
         let text = if text.contains(" SOA ") { (*text).to_owned() } else { format!("@ 30 SOA 1\n{text}") };
-        TracedMember::plain(Some(Arc::new(zone(&format!("w{}.x.", index + 1), &text))), *contributes)
+        plain(Some(Arc::new(zone(&format!("w{}.x.", index + 1), &text))), *contributes)
     };
     texts.iter().enumerate().map(member).collect()
 }
@@ -140,7 +141,7 @@ fn a_name_too_long_in_the_member_has_no_place_there() {
     let label = "l".repeat(61);
     let long = name(&format!("{label}.{label}.{label}.{label}.w"));
     let member = zone("a-much-longer-member.x.", "@ 30 SOA 1");
-    let members = [TracedMember::plain(Some(Arc::new(member)), true)];
+    let members = [plain(Some(Arc::new(member)), true)];
     assert!(trace(&plan, &members, &long).contributions.is_empty());
 }
 
@@ -223,7 +224,7 @@ proptest! {
     fn the_trace_agrees_with_the_merge(plan in arbitrary_plan(), members in arbitrary_members()) {
         let zones: Vec<_> = members.iter().map(|member| member.taken.clone()).collect();
         let mut region = Region::new(plan.clone());
-        region.merge_all(&zones);
+        region.merge_all(&zones, Instant::now());
         let Some(merged) = &region.zone else { return Ok(()) };
         let mut names: BTreeSet<Vec<u8>> = merged.iter().map(|(name, _)| name.as_wire().to_vec()).collect();
         for (member, origin) in members.iter().zip(&plan.members) {

@@ -34,7 +34,7 @@ type Replacing = (Claim, Option<Arc<Zone>>);
 impl Task {
     /// Octets of the zone that is served.
     pub(super) fn octets(&self) -> u64 {
-        let root = self.publisher.load();
+        let root = self.shared.facilities.publisher.load();
         root.get(self.plan.zone()).and_then(|served| served.zone.as_ref()).map_or(0, |zone| zone.octets())
     }
 
@@ -57,7 +57,7 @@ impl Task {
 
     /// Reads what events have touched, within a claim.
     async fn read_claimed(&self, link: &Link, touched: &Touched, claim: &Claim) -> Result<Reading, SessionError> {
-        let children = |path: &str| self.shared.own.mirror().children(path);
+        let children = |path: &str| self.shared.own.mirror().tree.children(path);
         let reading = granted(claim, read_touched(link, touched, &children, self.bounds(), claim)).await?;
         self.account.note_contact();
         if claim.manner() == Some(Manner::Change) {

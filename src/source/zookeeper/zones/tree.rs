@@ -45,20 +45,6 @@ pub(super) struct Node {
     pub(super) data: Box<[u8]>,
 }
 
-/// Numbers of nodes, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub nodes: u64,
-    pub hosts: u64,
-    pub services: u64,
-    /// Nodes with something wrong in their newest data.
-    pub faulty: u64,
-    /// Nodes whose names are none for DNS.
-    pub unnamed: u64,
-    /// Nodes whose owner name another node has.
-    pub shadowed: u64,
-}
-
 /// A zone as it was made last.
 pub(super) struct Version {
     /// Shares everything with the one that is published.
@@ -69,7 +55,8 @@ pub(super) struct Version {
 
 /// A mirror of the nodes of one domain.
 pub struct Tree {
-    pub(super) plan: Plan,
+    /// What the zones are made by.
+    pub plan: Plan,
     /// Nodes by number; freed places are empty.
     pub(super) nodes: Vec<Node>,
     free: Vec<Id>,
@@ -78,7 +65,6 @@ pub struct Tree {
     pub(super) addresses: HashMap<IpAddr, Claims>,
     /// The newest transaction that is known of.
     pub(super) zxid: i64,
-    counts: Counts,
     /// Owner names whose records may have changed since the zones were made.
     pub(super) touched: HashSet<Name>,
     /// Addresses likewise.
@@ -101,17 +87,11 @@ impl Tree {
             owners,
             addresses: HashMap::new(),
             zxid: 0,
-            counts: Counts { nodes: 1, ..Counts::default() },
             touched: HashSet::new(),
             touched_addresses: HashSet::new(),
             octets: 0,
             versions: HashMap::new(),
         }
-    }
-
-    /// The plan that the zones are made by.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     /// Takes a node's data; `path` is relative to the domain's node, which is the empty path. Ancestors that are
@@ -127,8 +107,6 @@ impl Tree {
             Payload::Nothing | Payload::Broken => Payload::Nothing,
             kept => kept.clone(),
         });
-        self.counts.faulty -= u64::from(node.fault.is_some());
-        self.counts.faulty += u64::from(read.fault.is_some());
         let data = &data[..data.len().min(MAX_SHOWN)];
         self.octets = self.octets - node.data.len() as u64 + data.len() as u64;
         node.data = data.into();
@@ -173,11 +151,6 @@ impl Tree {
         self.zxid = self.zxid.max(zxid);
     }
 
-    /// The newest transaction that is known of.
-    pub fn zxid(&self) -> i64 {
-        self.zxid
-    }
-
     /// Octets that all nodes but the domain's own take in memory, nearly.
     pub fn octets(&self) -> u64 {
         self.octets
@@ -218,9 +191,9 @@ impl Tree {
         self.find(path).is_some()
     }
 
-    /// Numbers of nodes, the domain's own included.
-    pub fn counts(&self) -> Counts {
-        self.counts
+    /// Number of nodes, the domain's own included.
+    pub fn count(&self) -> u64 {
+        (self.nodes.len() - self.free.len()) as u64
     }
 
     //--- Finding ---
@@ -296,17 +269,12 @@ impl Tree {
             }
         };
         self.nodes[parent as usize].children.insert(name, id);
-        self.counts.nodes += 1;
-        match owner {
-            Some(owner) => {
-                let taken = self.owners.contains_key(&owner);
-                self.counts.shadowed += u64::from(taken);
-                claims::insert(&mut self.owners, owner.clone(), id);
-                if taken {
-                    self.touch_claimants(&owner);
-                }
+        if let Some(owner) = owner {
+            let taken = self.owners.contains_key(&owner);
+            claims::insert(&mut self.owners, owner.clone(), id);
+            if taken {
+                self.touch_claimants(&owner);
             }
-            None => self.counts.unnamed += 1,
         }
         self.touch(id);
         id
@@ -316,7 +284,6 @@ impl Tree {
     fn forget(&mut self, id: Id) {
         self.touch(id);
         self.replace_payload(id, Payload::Nothing);
-        self.counts.faulty -= u64::from(self.node(id).fault.is_some());
         let Some(parent) = self.node(id).parent else {
             let root = &mut self.nodes[id as usize];
             self.octets -= root.data.len() as u64;
@@ -327,14 +294,9 @@ impl Tree {
         self.octets -= node_octets(&node);
         self.nodes[parent as usize].children.remove(&node.name);
         self.free.push(id);
-        self.counts.nodes -= 1;
-        match node.owner {
-            Some(owner) => {
-                claims::remove(&mut self.owners, &owner, id);
-                self.counts.shadowed -= u64::from(self.owners.contains_key(&owner));
-                self.touch_claimants(&owner);
-            }
-            None => self.counts.unnamed -= 1,
+        if let Some(owner) = node.owner {
+            claims::remove(&mut self.owners, &owner, id);
+            self.touch_claimants(&owner);
         }
     }
 
@@ -344,18 +306,10 @@ impl Tree {
         let old = std::mem::replace(&mut self.nodes[id as usize].payload, payload);
         self.octets -= payload_octets(&old);
         if let Payload::Host(host) = old {
-            self.counts.hosts -= 1;
             claims::remove(&mut self.addresses, &host.address, id);
-        } else if let Payload::Service(_) = old {
-            self.counts.services -= 1;
         }
-        match &self.nodes[id as usize].payload {
-            Payload::Host(host) => {
-                self.counts.hosts += 1;
-                claims::insert(&mut self.addresses, host.address, id);
-            }
-            Payload::Service(_) => self.counts.services += 1,
-            Payload::Nothing | Payload::Broken => {}
+        if let Payload::Host(host) = &self.nodes[id as usize].payload {
+            claims::insert(&mut self.addresses, host.address, id);
         }
     }
 

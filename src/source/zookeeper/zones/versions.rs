@@ -14,10 +14,10 @@
 
 use crate::source::zookeeper::zones::TreeZone;
 use crate::source::zookeeper::zones::reverse;
-use crate::source::zookeeper::zones::tree::{Tree, Version, service_owner};
+use crate::source::zookeeper::zones::tree::{Node, Tree, Version, service_owner};
 use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Zone, ZoneError, apex_rrsets};
 use registrar::payload::Payload;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use wire::name::Name;
@@ -33,11 +33,8 @@ impl Version {
     }
 }
 
-/// Source of the records of a zone.
-enum Part<'a> {
-    Forward { touched: &'a HashSet<Name> },
-    Reverse { all: &'a [IpAddr], touched: &'a [IpAddr] },
-}
+/// Names of a zone that are to be made; those of a reverse zone with their addresses.
+type Names = HashMap<Name, Option<IpAddr>>;
 
 impl Tree {
     /// Makes the zones that are others than what `base` says is published, and forgets what was touched.
@@ -53,18 +50,23 @@ impl Tree {
             _ => true,
         };
         let whole: Vec<bool> = (0..origins.len()).map(whole).collect();
-        let no_addresses = HashMap::new();
-        let all = if whole[1..].contains(&true) { self.by_zone(self.addresses.keys()) } else { no_addresses };
+        let all = if whole[1..].contains(&true) { self.by_zone(self.addresses.keys()) } else { HashMap::new() };
         let some = self.by_zone(touched_addresses.iter());
         let mut zones = Vec::new();
         for (index, (origin, base)) in origins.iter().zip(bases).enumerate() {
-            let in_zone = |table: &HashMap<usize, Vec<IpAddr>>| table.get(&index).cloned().unwrap_or_default();
-            let (all, some) = (in_zone(&all), in_zone(&some));
-            let part = match index {
-                0 => Part::Forward { touched: &touched },
-                _ => Part::Reverse { all: &all, touched: &some },
+            let is_whole = whole[index];
+            let names: Names = match index {
+                0 if is_whole => self.forward_names().map(|name| (name, None)).collect(),
+                0 => touched.iter().chain([origin]).map(|name| (name.clone(), None)).collect(),
+                _ => {
+                    let by_zone = if is_whole { &all } else { &some };
+                    let addresses = by_zone.get(&index).into_iter().flatten().copied();
+                    // The whole of an address may be the origin.
+                    let addresses = addresses.chain(reverse::address_of(origin));
+                    addresses.map(|address| (reverse::name_of(address), Some(address))).collect()
+                }
             };
-            zones.extend(self.make(origin, &part, whole[index], base)?);
+            zones.extend(self.make(origin, names, is_whole, base)?);
         }
         Ok(zones)
     }
@@ -88,16 +90,17 @@ impl Tree {
         zones
     }
 
-    /// Makes one zone; none if it is what the base is.
+    /// Makes one zone, in which names stay that are not among these unless it is made whole; none if it is what the base
+    /// is.
     fn make(
         &mut self,
         origin: &Name,
-        part: &Part<'_>,
-        whole: bool,
+        names: Names,
+        is_whole: bool,
         base: Option<Arc<Zone>>,
     ) -> Result<Option<TreeZone>, ZoneError> {
         let mut editor = base.as_ref().map_or_else(|| Editor::new(origin.clone()), |base| Editor::from_zone(base));
-        editor.set_repeated(Repeated::default());
+        editor.repeated = Repeated::default();
         let mut touched = Vec::new();
         let mut apex = RRsets::default();
         let mut set = |name: Name, rrsets: RRsets| {
@@ -107,30 +110,12 @@ impl Tree {
                 touched.push(name);
             }
         };
-        match (part, whole) {
-            (Part::Forward { .. }, true) => {
-                let names = self.forward_names();
-                let gone = base.iter().flat_map(|base| base.iter()).filter(|(name, _)| !names.contains(name));
-                gone.for_each(|(name, _)| set(name, RRsets::default()));
-                names.into_iter().for_each(|name| set(name.clone(), self.records(&name)));
-            }
-            (Part::Forward { touched }, false) => {
-                touched.iter().chain([origin]).for_each(|name| set(name.clone(), self.records(name)));
-            }
-            (Part::Reverse { all, .. }, true) => {
-                let names: HashMap<Name, IpAddr> =
-                    all.iter().map(|address| (reverse::name_of(*address), *address)).collect();
-                let gone = base.iter().flat_map(|base| base.iter()).filter(|(name, _)| !names.contains_key(name));
-                gone.for_each(|(name, _)| set(name, RRsets::default()));
-                names.into_iter().for_each(|(name, address)| set(name, self.reverse_records(address)));
-            }
-            (Part::Reverse { touched, .. }, false) => {
-                touched.iter().for_each(|address| set(reverse::name_of(*address), self.reverse_records(*address)));
-                // The whole of an address may be the origin.
-                if let Some(address) = reverse::address_of(origin) {
-                    set(origin.clone(), self.reverse_records(address));
-                }
-            }
+        let known = base.iter().filter(|_| is_whole).flat_map(|base| base.iter());
+        let gone = known.filter(|(name, _)| !names.contains_key(name));
+        gone.for_each(|(name, _)| set(name, RRsets::default()));
+        for (name, address) in names {
+            let rrsets = address.map_or_else(|| self.records(&name), |address| self.reverse_records(address));
+            set(name, rrsets);
         }
         let computed = self.serial();
         let version = self.versions.get(origin);
@@ -156,14 +141,12 @@ impl Tree {
         Ok(new.then(|| TreeZone { zone: origin.clone(), loaded, base }))
     }
 
-    /// All owner names of the forward zone that nodes give records to.
-    fn forward_names(&self) -> HashSet<Name> {
-        let mut names: HashSet<Name> = self.owners.keys().cloned().collect();
-        for node in &self.nodes {
-            if let (Payload::Service(service), Some(owner)) = (&node.payload, &node.owner) {
-                names.extend(service_owner(service, owner));
-            }
-        }
-        names
+    /// All owner names of the forward zone that nodes give records to, its origin among them.
+    fn forward_names(&self) -> impl Iterator<Item = Name> {
+        let of_service = |node: &Node| match (&node.payload, &node.owner) {
+            (Payload::Service(service), Some(owner)) => service_owner(service, owner),
+            _ => None,
+        };
+        self.owners.keys().cloned().chain(self.nodes.iter().filter_map(of_service))
     }
 }

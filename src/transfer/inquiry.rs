@@ -1,4 +1,4 @@
-//! A version out of differences, with their removals in doubt settled.
+//! The inquiry about removals in doubt, which a version out of differences waits for.
 //!
 //! The differences are applied; if removals in doubt are among them the primary is asked, and they are applied once
 //! more with the records that stay. The version waits [`PATIENCE`] for answers, no longer. That a whole set is gone is
@@ -14,7 +14,7 @@ use crate::transfer::queue::Turns;
 use crate::transfer::reader::Changed;
 use crate::transfer::version::Version;
 use crate::transfer::{poll, question};
-use crate::zone::{Removal, Vetoes};
+use crate::zone::Vetoes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -30,125 +30,121 @@ const IN_LINE: Duration = Duration::from_secs(10);
 /// Pause before sets are asked for again whose absence was not confirmed: the primary has just had a commit.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Account of removals in doubt.
-#[derive(Debug, Default)]
-pub struct Settled {
-    /// Questions that were asked.
-    pub questions: u64,
-    /// Records that stay because the primary has them.
-    pub vetoed: u64,
-    /// Records that stay because nobody knows.
-    pub unanswered: Vec<Removal>,
-}
-
-/// Makes a version of differences that a primary sent.
-pub async fn settle(
+/// Makes a version of differences that a primary sent. Returns what was done about removals in doubt, too.
+pub async fn resolve(
     changed: Changed,
     primary: &Server,
     max_records: u64,
     turns: &Arc<Turns>,
-) -> Result<(Version, Settled), TransferError> {
+) -> Result<(Version, Remaining), TransferError> {
     let changed = Arc::new(changed);
     let mut version = Version::patch(changed.clone(), Vetoes::default(), max_records).await?;
     let removals = std::mem::take(&mut version.doubts);
     if removals.is_empty() {
-        return Ok((version, Settled::default()));
+        return Ok((version, Remaining::default()));
     }
-    let doubts = Doubts::new(removals, changed.base(), &version.loaded.zone);
-    let (Remaining { vetoes, vetoed, unanswered }, questions) =
-        ask_all(doubts, &changed.base().origin, changed.soa.serial, (primary, turns)).await;
+    let base = changed.patcher.base();
+    let doubts = Doubts::new(removals, base, &version.loaded.zone);
+    let mut remaining = Inquiry::new(&base.origin, primary, turns).ask_all(doubts, changed.soa.serial).await;
+    let vetoes = std::mem::take(&mut remaining.vetoes);
     if !vetoes.is_empty() {
         version = Version::patch(changed, vetoes, max_records).await?;
     }
-    Ok((version, Settled { questions, vetoed, unanswered }))
+    Ok((version, remaining))
 }
 
-/// Asks for all sets in doubt until all are settled or the time is over. Returns what came of it and how many questions
-/// it took.
-async fn ask_all(
-    mut doubts: Doubts,
-    zone: &Name,
-    to: Serial,
-    (primary, turns): (&Server, &Arc<Turns>),
-) -> (Remaining, u64) {
-    let (mut left, mut asked) = (PATIENCE, 0);
-    let mut open = doubts.open();
-    while !open.is_empty() {
-        // The set ends its tasks when it is dropped.
-        let mut running: JoinSet<(usize, Option<Answer>)> = JoinSet::new();
-        let begun = Arc::new(Notify::new());
-        for (index, question) in open {
-            let (zone, primary, turns, begun) = (zone.clone(), primary.clone(), turns.clone(), begun.clone());
-            asked += 1;
-            running.spawn(async move {
-                let _turn = turns.question(primary.address).await;
-                begun.notify_one();
-                (index, question::ask(&zone, &question, &primary).await)
-            });
-        }
-        // They stand in line together, so that only their own are in front of the others from then on.
-        if timeout(IN_LINE, begun.notified()).await.is_err() {
-            break;
-        }
-        let since = Instant::now();
-        while let Ok(Some(done)) = timeout_at(since + left, running.join_next()).await {
-            if let Ok((index, answer)) = done {
-                doubts.take(index, answer);
+/// The questions about one version.
+struct Inquiry<'a> {
+    zone: &'a Name,
+    primary: &'a Server,
+    turns: &'a Arc<Turns>,
+    /// What is left of the time, beside that in line.
+    left: Duration,
+    /// Number of questions.
+    asked: u64,
+}
+
+impl<'a> Inquiry<'a> {
+    /// Nothing is asked yet.
+    fn new(zone: &'a Name, primary: &'a Server, turns: &'a Arc<Turns>) -> Inquiry<'a> {
+        Inquiry { zone, primary, turns, left: PATIENCE, asked: 0 }
+    }
+
+    /// Asks for all sets in doubt until each has an answer that counts or the time is over. The differences lead to the
+    /// serial `to`.
+    async fn ask_all(mut self, mut doubts: Doubts, to: Serial) -> Remaining {
+        let mut open = doubts.open();
+        while !open.is_empty() {
+            // The set ends its tasks when it is dropped.
+            let mut running: JoinSet<(usize, Option<Answer>)> = JoinSet::new();
+            let begun = Arc::new(Notify::new());
+            for (index, question) in open {
+                let (zone, primary, begun) = (self.zone.clone(), self.primary.clone(), begun.clone());
+                let turns = self.turns.clone();
+                self.asked += 1;
+                running.spawn(async move {
+                    let _turn = turns.question(primary.address).await;
+                    begun.notify_one();
+                    (index, question::ask(&zone, &question, &primary).await)
+                });
+            }
+            // They stand in line together, so that only their own are in front of the others from then on.
+            if timeout(IN_LINE, begun.notified()).await.is_err() {
+                break;
+            }
+            let since = Instant::now();
+            while let Ok(Some(done)) = timeout_at(since + self.left, running.join_next()).await {
+                if let Ok((index, answer)) = done {
+                    doubts.take(index, answer);
+                }
+            }
+            drop(running);
+            self.left = self.left.saturating_sub(since.elapsed());
+            if !doubts.needs_serial() {
+                break;
+            }
+            let Some(serial) = self.ask_behind(doubts.witnesses()).await else { break };
+            doubts.confirm(serial, to);
+            open = doubts.open();
+            if !open.is_empty() {
+                tokio::time::sleep(PAUSE).await;
+                self.left = self.left.saturating_sub(PAUSE);
             }
         }
-        drop(running);
-        left = left.saturating_sub(since.elapsed());
-        if !doubts.needs_serial() {
-            break;
-        }
-        let behind = ask_behind(doubts.witnesses(), zone, (&mut left, &mut asked), (primary, turns)).await;
-        let Some(serial) = behind else { break };
-        doubts.confirm(serial, to);
-        open = doubts.open();
-        if !open.is_empty() {
-            tokio::time::sleep(PAUSE).await;
-            left = left.saturating_sub(PAUSE);
-        }
+        Remaining { questions: self.asked, ..doubts.finish() }
     }
-    (doubts.finish(), asked)
-}
 
-/// The serial of a primary that has just shown to have one of some sets. Takes the time beside that in line from what
-/// is left, and counts questions.
-async fn ask_behind(
-    witnesses: &[Question],
-    zone: &Name,
-    (left, asked): (&mut Duration, &mut u64),
-    (primary, turns): (&Server, &Arc<Turns>),
-) -> Option<Serial> {
-    let turn = timeout(IN_LINE, turns.question(primary.address)).await.ok()?;
-    let since = Instant::now();
-    let mut is_found = false;
-    for witness in witnesses {
-        *asked += 1;
-        let answer = timeout_at(since + *left, question::ask(zone, witness, primary)).await.ok()?;
-        let Some(answer) = answer else { continue };
-        is_found = answer.authoritative && !answer.records.is_empty();
-        if is_found {
-            break;
+    /// The serial of a primary that has just shown to have one of some sets.
+    async fn ask_behind(&mut self, witnesses: &[Question]) -> Option<Serial> {
+        let turn = timeout(IN_LINE, self.turns.question(self.primary.address)).await.ok()?;
+        let since = Instant::now();
+        let mut is_found = false;
+        for witness in witnesses {
+            self.asked += 1;
+            let asking = question::ask(self.zone, witness, self.primary);
+            let Some(answer) = timeout_at(since + self.left, asking).await.ok()? else { continue };
+            is_found = answer.authoritative && !answer.records.is_empty();
+            if is_found {
+                break;
+            }
         }
+        self.left = self.left.saturating_sub(since.elapsed());
+        drop(turn);
+        if !is_found {
+            return None;
+        }
+        let _turn = timeout(IN_LINE, self.turns.confirming_poll(self.primary.address)).await.ok()?;
+        let since = Instant::now();
+        let serial = timeout(self.left, poll::poll(self.zone, self.primary, self.left)).await.ok()?.ok()?;
+        self.left = self.left.saturating_sub(since.elapsed());
+        Some(serial)
     }
-    *left = left.saturating_sub(since.elapsed());
-    drop(turn);
-    if !is_found {
-        return None;
-    }
-    let _turn = timeout(IN_LINE, turns.settling_poll(primary.address)).await.ok()?;
-    let since = Instant::now();
-    let serial = timeout(*left, poll::poll(zone, primary, *left)).await.ok()?.ok()?;
-    *left = left.saturating_sub(since.elapsed());
-    Some(serial)
 }
 
 /// The serial of a primary, asked behind the last message of a whole copy: a commit up to the next one may be in that.
 pub async fn ask_end(plan: &ZonePlan, index: usize, turns: &Turns) -> Option<Serial> {
     let (patience, primary) = (plan.limits.connect_timeout.min(PATIENCE), &plan.primaries[index]);
-    let _turn = timeout(IN_LINE, turns.settling_poll(primary.address)).await.ok()?;
+    let _turn = timeout(IN_LINE, turns.confirming_poll(primary.address)).await.ok()?;
     timeout(patience, poll::poll(&plan.origin, primary, patience)).await.ok()?.ok()
 }
 
@@ -156,7 +152,7 @@ pub async fn ask_end(plan: &ZonePlan, index: usize, turns: &Turns) -> Option<Ser
 mod tests {
     use super::*;
     use crate::transfer::plan::{Limits, TimerBounds};
-    use crate::zone::Loader;
+    use crate::zone::{Loader, Removal};
     use std::net::SocketAddr;
     use tokio::net::UdpSocket;
     use wire::name::NameBuf;
@@ -203,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_copy_is_asked_for_beside_timers_and_patience_begins_with_the_turn() {
-        let (primary, turns) = (primary(false).await, Turns::new());
+        let (primary, turns) = (primary(false).await, Turns::default());
         let address: SocketAddr = primary.address;
         let patience = Duration::from_millis(500);
         let zone = Name::parse("z").unwrap();
@@ -218,7 +214,7 @@ mod tests {
         };
         let _timers = take_all(|| turns.called_poll(address)).await;
         assert_eq!(ask_end(&plan, 0, &turns).await, Some(SERIAL), "beside timers");
-        let others = take_all(|| turns.settling_poll(address)).await;
+        let others = take_all(|| turns.confirming_poll(address)).await;
         let (end, ()) = tokio::join!(ask_end(&plan, 0, &turns), async {
             tokio::time::sleep(2 * patience).await;
             drop(others);
@@ -238,12 +234,12 @@ mod tests {
 
     #[tokio::test]
     async fn answers_count_however_long_the_questions_stood_in_line() {
-        let (primary, turns) = (primary(false).await, Arc::new(Turns::new()));
+        let (primary, turns) = (primary(false).await, Arc::new(Turns::default()));
         let (address, (doubts, zone)) = (primary.address, doubts());
         let _timers = take_all(|| turns.called_poll(address)).await;
         let others = take_all(|| turns.question(address)).await;
-        let asked = ask_all(doubts, &zone, SERIAL, (&primary, &turns));
-        let ((outcome, questions), ()) = timeout(LONG, async {
+        let asked = Inquiry::new(&zone, &primary, &turns).ask_all(doubts, SERIAL);
+        let (outcome, ()) = timeout(LONG, async {
             tokio::join!(asked, async {
                 tokio::time::sleep(PATIENCE + Duration::from_millis(200)).await;
                 drop(others);
@@ -251,14 +247,14 @@ mod tests {
         })
         .await
         .expect("an end");
-        assert_eq!((outcome.unanswered.len(), outcome.vetoed, questions), (0, 0, 6), "both are gone");
+        assert_eq!((outcome.unanswered.len(), outcome.vetoed, outcome.questions), (0, 0, 6), "both are gone");
     }
 
     #[tokio::test]
     async fn a_set_is_not_gone_where_nothing_is_there() {
-        let (primary, turns) = (primary(true).await, Arc::new(Turns::new()));
+        let (primary, turns) = (primary(true).await, Arc::new(Turns::default()));
         let (doubts, zone) = doubts();
-        let (outcome, questions) = ask_all(doubts, &zone, SERIAL, (&primary, &turns)).await;
-        assert_eq!((outcome.unanswered.len(), questions), (2, 3));
+        let outcome = Inquiry::new(&zone, &primary, &turns).ask_all(doubts, SERIAL).await;
+        assert_eq!((outcome.unanswered.len(), outcome.questions), (2, 3));
     }
 }

@@ -1,0 +1,16 @@
+//! The sections of the file that zones and regions are read with.
+
+use crate::config::keys::Keys;
+use crate::config::secondaries::Secondaries;
+use crate::config::transfer::TransferSection;
+use wire::name::Name;
+
+/// What earlier sections have said, and what the zones and regions add to it.
+pub struct Sections<'s> {
+    pub server_name: &'s Name,
+    pub transfer: &'s TransferSection,
+    pub keys: &'s Keys,
+    pub secondaries: Secondaries<'s>,
+    /// True if the files that the configuration names are read.
+    pub touch_disk: bool,
+}
