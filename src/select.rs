@@ -9,7 +9,7 @@
 //! is published with the version that has it; it depends on the set, on who gives what of it and on the law, never on
 //! the way there. A set that is signed is never cut.
 //!
-//! Cost: one comparison for a set that no law cuts. Else a look-up, and O(records written) under `rotate`, O(records
+//! Cost: one comparison for a set with no more records than any law of the zone allows. Else a look-up, and O(records written) under `rotate`, O(records
 //! written × probes + members × log records) under `client`; nothing is allocated and nothing locked. Making one:
 //! O(records × log records).
 
@@ -113,35 +113,38 @@ impl Selection {
     /// for each member, in the plan's order, the numbers of the records that it gives.
     pub fn new(owner: &[u8], set: Set<'_>, law: Law, gives: &[Vec<u32>]) -> Option<Selection> {
         let most = law.most(set.rtype).filter(|most| set.count > *most)?;
-        let records: Vec<Record> = set
-            .with_offsets()
-            .map(|(offset, rdata)| Record {
-                point: point(owner, set.rtype, rdata),
-                offset,
-                priority: priority(set.rtype, rdata),
-            })
-            .collect();
-        let mut priorities: Vec<u16> = records.iter().map(|record| record.priority).collect();
-        priorities.sort_unstable();
-        priorities.dedup();
-        let is_steady = !matches!(set.rtype, rtype::A | rtype::AAAA | rtype::SRV);
-        let tier = |priority: u16| {
-            let is_here = |number: &&u32| records[**number as usize].priority == priority;
-            let of = |numbers: &Vec<u32>| -> Vec<Record> {
-                numbers.iter().filter(is_here).map(|number| records[*number as usize]).collect()
+        let record = |(offset, rdata): (u32, &[u8])| Record {
+            point: point(owner, set.rtype, rdata),
+            offset,
+            priority: priority(set.rtype, rdata),
+        };
+        // Services are sorted by priority.
+        let records: Vec<Record> = set.with_offsets().map(record).collect();
+        let mut given: Vec<&[u32]> = gives.iter().map(Vec::as_slice).collect();
+        let (mut tiers, mut before_last, mut reached) = (Vec::new(), 0, 0);
+        for run in records.chunk_by(|one, next| one.priority == next.priority) {
+            // One tier behind those that fill a window has its last place.
+            if before_last >= most as usize {
+                break;
+            }
+            let end = reached + run.len();
+            let of = |numbers: &mut &[u32]| -> Vec<Record> {
+                let (here, rest) = numbers.split_at(numbers.partition_point(|number| (*number as usize) < end));
+                *numbers = rest;
+                here.iter().map(|number| records[*number as usize]).collect()
             };
-            let given: Vec<Vec<Record>> = gives.iter().map(of).filter(|given| !given.is_empty()).collect();
-            let all: Vec<Record> = records.iter().filter(|record| record.priority == priority).copied().collect();
-            match law.pick {
-                _ if is_steady => {
-                    let ring = Ring::new(all, given);
+            let given: Vec<Vec<Record>> = given.iter_mut().map(of).filter(|given| !given.is_empty()).collect();
+            tiers.push(match (law.pick, set.rtype) {
+                (Pick::Rotate, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Circle(Circle::new(run, &given)),
+                (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(Ring::new(run.to_vec(), given)),
+                _ => {
+                    let ring = Ring::new(run.to_vec(), given);
                     Tier::Fixed(ring.steps(Probes::of_owner(&[owner]), most).collect())
                 }
-                Pick::Rotate => Tier::Circle(Circle::new(&all, &given)),
-                Pick::Client => Tier::Ring(Ring::new(all, given)),
-            }
-        };
-        let tiers = priorities.into_iter().map(tier).collect();
+            });
+            (before_last, reached) = (reached, end);
+        }
+        let tiers = tiers.into();
         Some(Selection { kind: set.rtype, records: set.count, octets: set.body_bytes(), most, tiers })
     }
 

@@ -10,7 +10,7 @@ use crate::config::drains::parse_pattern;
 use crate::merge::{AnswersPlan, NamePattern};
 use crate::select::{Law, Pick};
 use settings::fields::{Fields, put};
-use settings::read::Reader;
+use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
 use settings::tree::{Node, Value};
 use std::collections::HashMap;
@@ -85,6 +85,11 @@ impl Answers {
     pub fn admit(&mut self, reader: &mut Reader<'_>, zone: &Name, fields: &Fields<'_>, place: &str) {
         let base = self.plans.get(zone).map_or(Law::ALL, |plan| plan.law);
         let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base, place));
+        if let (Some(Law { max: None, pick: Pick::Client }), Some(entry)) = (law, fields.entry("answers")) {
+            let message =
+                format!("\"answers\" of {place} gives every client the whole set; write max, or leave pick out");
+            reader.warn(entry.node.at, message);
+        }
         if let Some(law) = law.filter(|law| *law != base) {
             self.plans.insert(zone.clone(), AnswersPlan::new(law));
         }
@@ -103,7 +108,11 @@ impl Answers {
 
     /// Warns of answers by client where every resolver is one client.
     pub fn expect_subnets(&self, reader: &mut Reader<'_>) {
-        if let Some(at) = self.by_client {
+        let is_by_client = |plan: &AnswersPlan| {
+            let mut laws = plan.names.iter().map(|(_, law)| *law).chain([plan.law]);
+            laws.any(|law| law.pick == Pick::Client && law.max.is_some())
+        };
+        if let Some(at) = self.by_client.filter(|_| self.plans.values().any(is_by_client)) {
             let message = "all clients of one resolver get the same records, because [server] has no \"client_subnet_from\"; \
                            list the resolvers that send EDNS Client Subnet, or write pick = \"rotate\"";
             reader.warn(at, message.to_owned());
@@ -135,6 +144,12 @@ impl Answers {
         let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base, &place));
         let pattern = fields.read(reader, "match", |r, key, node| {
             let text = r.text(key, node, "an owner name such as \"web.svc.*\"")?;
+            if matches!(text, "" | "." | "@") {
+                let message = format!(
+                    "\"{key}\" cannot be \"{text}\", which means the region itself; write a name such as \"web.svc.*\""
+                );
+                return r.refuse(node.at, message);
+            }
             parse_pattern(text, Some(region)).map_err(|problem| r.error(node.at, problem)).ok()
         });
         Some((pattern?, law.unwrap_or(base)))
@@ -143,7 +158,7 @@ impl Answers {
 
 /// Position at which a table asks for answers by client.
 fn client_at(law: Law, fields: &Fields<'_>) -> Option<usize> {
-    fields.landed("pick").filter(|_| law.pick == Pick::Client).map(|entry| entry.node.at)
+    fields.landed("pick").filter(|_| law.pick == Pick::Client && law.max.is_some()).map(|entry| entry.node.at)
 }
 
 /// Reads `max`.
@@ -153,6 +168,10 @@ fn read_max(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<No
         Value::Integer(_) => {
             let most: u32 = reader.integer(key, node, 1..=u16::MAX.into())?;
             Some(NonZeroU32::new(most))
+        }
+        Value::Text(text) => {
+            let message = format!("\"{key}\" cannot be \"{}\"; write a number of records, or \"all\"", shorten(text));
+            reader.refuse(node.at, message)
         }
         _ => reader.wrong_type(key, node, "a number of records, or \"all\""),
     }

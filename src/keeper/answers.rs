@@ -15,12 +15,13 @@ impl Keeper {
             let kept = self.regions.get(name);
             let source = self.sources.get(name).and_then(|source| source.zone.as_ref());
             let Some(zone) = kept.map_or(source, |kept| kept.served()) else { continue };
+            let region = kept.map(|kept| &kept.region.plan);
             let members = || kept.iter().flat_map(|kept| &kept.intakes).map(|intake| intake.zone());
             let selected = match self.selected.remove(name) {
-                Some(before) if before.is_of(plan, zone, members()) => before,
+                Some(before) if before.is_of(plan, zone, region, members()) => before,
                 before => {
                     let members: Box<Members> = members().map(|zone| zone.cloned()).collect();
-                    Selected::new(before, plan, zone, kept.map(|kept| &kept.region.plan), members)
+                    Selected::new(before, plan, zone, region, members)
                 }
             };
             all.insert(name.clone(), selected);

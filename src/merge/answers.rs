@@ -6,11 +6,11 @@
 //!
 //! Invariants: the selections of a version depend on it, its members and the laws, never on the versions before.
 //!
-//! Cost: O(1) as long as no set has as many records as a law allows; else O(names that differ) for a change, in the
+//! Cost: O(1) as long as no set has more records than a law allows; else O(names that differ) for a change, in the
 //! version or in a member, and O(names) for the first version and for other laws.
 
 use super::{Members, NamePattern, RegionPlan};
-use crate::rewrite::Move;
+use crate::rewrite::{Move, RdataNames};
 use crate::select::{Law, Selection, Selections};
 use crate::zone::{Node, Owner, Zone};
 use std::cmp::Ordering;
@@ -51,6 +51,8 @@ pub struct Selected {
     plan: Arc<AnswersPlan>,
     zone: Arc<Zone>,
     members: Box<Members>,
+    /// How the members' records come into the region; none for a zone without members.
+    region: Option<(RdataNames, Vec<Name>)>,
     pub selections: Selections,
 }
 
@@ -67,7 +69,7 @@ impl Selected {
         let is_same = |one: &Option<Arc<Zone>>, other: &Option<Arc<Zone>>| {
             one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr)
         };
-        let before = before.filter(|before| before.plan == *plan && before.members.len() == members.len());
+        let before = before.filter(|before| before.plan == *plan && before.is_of_region(region));
         let mut selections = match &before {
             Some(before) => before.selections.clone(),
             None => Selections::new(plan.above()),
@@ -101,7 +103,14 @@ impl Selected {
                 selections.set(node.owner(), select(plan, zone, node, node.owner(), region, &members));
             }
         }
-        Selected { plan: plan.clone(), zone: zone.clone(), members, selections }
+        let region = region.map(|region| (region.rdata_names, region.members.clone()));
+        Selected { plan: plan.clone(), zone: zone.clone(), members, region, selections }
+    }
+
+    /// Returns true if the members' records still come into the region in the same way.
+    fn is_of_region(&self, region: Option<&RegionPlan>) -> bool {
+        let before = self.region.as_ref().map(|(names, members)| (*names, &**members));
+        before == region.map(|region| (region.rdata_names, &*region.members))
     }
 
     /// Returns true if these are the selections of a version, of members and of laws.
@@ -109,11 +118,14 @@ impl Selected {
         &self,
         plan: &Arc<AnswersPlan>,
         zone: &Arc<Zone>,
+        region: Option<&RegionPlan>,
         members: impl Iterator<Item = Option<&'z Arc<Zone>>>,
     ) -> bool {
         let before = self.members.iter().map(|zone| zone.as_ref().map(Arc::as_ptr));
         Arc::ptr_eq(&self.plan, plan)
             && Arc::ptr_eq(&self.zone, zone)
+            // Where a member is another, so is its version.
+            && self.region.as_ref().map(|(names, _)| *names) == region.map(|region| region.rdata_names)
             && before.eq(members.map(|zone| zone.map(Arc::as_ptr)))
     }
 }

@@ -1,7 +1,7 @@
 //! Circle of a set: the order in which its records take turns.
 //!
 //! The i-th of a member's n records, in the order of their points, stands at (i + ½)/n, so that any stretch of the circle
-//! has nearly equal parts of each member. A record that several members give counts for the first; those that nobody
+//! has nearly equal parts of each member; the places of members with equally many records coincide. A record that several members give counts for the first; those that nobody
 //! gives at present stand as if one more member gave them.
 //!
 //! Cost: four octets a record; a window O(records written).

@@ -2,7 +2,7 @@
 //!
 //! Records are near in the order of the distance to the nearest point of the client that lies in front of them. A window
 //! has the nearest record of each member first, while there is room, then the nearest of all. So a record that comes or
-//! goes changes only the windows that have it, by one record.
+//! goes changes only the windows that have it, by one record for each member that gives it.
 //!
 //! Cost: 12 octets a record, and 12 a record and giver; a window O(members × log records + records written), times the
 //! points of a client.
@@ -159,8 +159,10 @@ impl Iterator for Steps<'_> {
     fn next(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
         if self.given < self.first.count {
+            // Most clients try the first record that they get, so it must not always be the first member's.
+            let place = (self.probes.0[0] as usize).wrapping_add(self.given) % self.first.count;
             self.given += 1;
-            return Some(self.first.offsets[self.given - 1]);
+            return Some(self.first.offsets[place]);
         }
         loop {
             let offset = self.nearest()?;

@@ -98,6 +98,10 @@ fn a_client_keeps_its_records() {
         assert_eq!(window.iter().collect::<std::collections::HashSet<_>>().len(), 8);
         window.iter().for_each(|offset| *loads.entry(rdata(&set, *offset)).or_default() += 1);
     }
+    let member = |offset: u32| gives.iter().position(|gives| gives.contains(&(offset / 5))).unwrap();
+    let mut leads = [0; 3];
+    (0..3000).for_each(|client| leads[member(chosen(&all, 0, client * 7919)[0])] += 1);
+    assert!(leads.iter().all(|times| (700..=1300).contains(times)), "the first record is of any member: {leads:?}");
     let most = loads.values().max().unwrap();
     assert!(*most <= 160, "{most} of 80 on average");
     // One record leaves.
@@ -173,4 +177,19 @@ fn points_are_what_they_were() {
     assert_eq!(probes.0[..2], [0x1b6c_eb3f_9c22_2c02, 0x1f02_96b9_1df7_0b61]);
     let mapped = Client::from_source("::ffff:192.0.2.1".parse().unwrap());
     assert_eq!(mapped, Client::from_source([192, 0, 2, 1].into()));
+}
+
+#[test]
+fn many_priorities_are_made_at_once_and_no_more_than_a_window_reaches() {
+    let target = Name::parse("a.x").unwrap();
+    let record = |n: u16| [&n.to_be_bytes()[..], &[0, 0, 0, 80], target.as_wire()].concat();
+    let set = RRset::build(rtype::SRV, 30, (0..30_000).map(record).collect()).unwrap();
+    let gives = [(0..set.count).collect::<Vec<u32>>(), (0..set.count).step_by(3).collect()];
+    for pick in [Pick::Rotate, Pick::Client] {
+        let made = Selection::new(owner().as_wire(), set.as_set(), law(16, pick), &gives).unwrap();
+        let window = chosen(&made, 9, 9);
+        let priorities: Vec<u16> = window.iter().map(|offset| priority(rtype::SRV, set.as_set().at(*offset))).collect();
+        assert_eq!(priorities, (0..16).collect::<Vec<u16>>());
+        assert!(made.tiers.len() < 20);
+    }
 }

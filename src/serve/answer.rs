@@ -333,13 +333,16 @@ impl<'p> Reply<'p, '_> {
         rrset: Set<'_>,
         compressed: bool,
     ) -> Result<(), Full> {
-        let Some(selection) = source.served.selections.find(node.owner(), rrset) else {
-            return self.writer.add_rrset(section, owner, rrset, self.turn, |_| ());
-        };
-        let rdatas = self.window(source.zone, node, rrset, selection);
-        match compressed {
-            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
-            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
+        match source.served.selections.find(node.owner(), rrset) {
+            Some(selection) => {
+                let rdatas = self.window(source.zone, node, rrset, selection);
+                match compressed {
+                    false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
+                    true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
+                }
+            }
+            None if compressed => self.writer.add_services(section, owner, rrset, rrset.rdatas_from(self.turn), |_| ()),
+            None => self.writer.add_rrset(section, owner, rrset, self.turn, |_| ()),
         }
     }
 
@@ -368,14 +371,17 @@ impl<'p> Reply<'p, '_> {
         if self.asked.datagram || !is_meant || node.get(rtype::RRSIG).is_some() {
             return Err(Full);
         }
-        source.served.tally.count_part();
-        match source.served.selections.find(node.owner(), rrset) {
+        let added = match source.served.selections.find(node.owner(), rrset) {
             Some(selection) => {
                 let rdatas = self.window(source.zone, node, rrset, selection);
                 self.writer.add_until_full(Section::Answer, owner, rrset, rdatas)
             }
-            None => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.rdatas_from(self.turn)),
+            None => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.best_from(self.turn)),
+        };
+        if added.is_ok() {
+            source.served.tally.count_part();
         }
+        added
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).

@@ -200,7 +200,7 @@ impl Accounts {
     pub fn note_version(&self, anomalies: Anomalies, drift: u64, noop_changes: u64) {
         let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized } = anomalies;
         if oversized > 0 {
-            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; answers over TCP have a part of them");
+            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; answers have a part of them, or nothing");
         }
         let kinds = [
             ("duplicate", duplicates),

@@ -38,6 +38,10 @@ pub struct ReloadChanges {
     probe: Option<String>,
     /// The new log level.
     log_level: Option<String>,
+    /// Zones and regions whose answers have another part of large sets than before; those that came or went, too.
+    answers_changed: Vec<Name>,
+    /// Resolvers whose EDNS Client Subnet is believed, where they are others than before.
+    client_subnet_from: Option<String>,
     /// Certificates are read at every reload.
     certificate_read: bool,
     /// True if the log's format has changed, which takes effect only at the next start.
@@ -57,6 +61,11 @@ impl ReloadChanges {
             plan,
             drained: drains(new, old),
             undrained: drains(old, new),
+            answers_changed: differing(&old.answers, &new.answers, true),
+            client_subnet_from: (new.client_subnet_from != old.client_subnet_from).then(|| {
+                let resolvers: Vec<String> = new.client_subnet_from.iter().map(|prefix| prefix.to_string()).collect();
+                if resolvers.is_empty() { "nobody".to_owned() } else { resolvers.join(", ") }
+            }),
             access_changed: differing(&old.outgoing, &new.outgoing, false),
             secondaries_changed: differing(&old.targets, &new.targets, false),
             keys_changed: differing(&old.keys, &new.keys, true),
@@ -86,6 +95,8 @@ impl ReloadChanges {
             ("no longer drained", self.undrained.join(", ")),
             ("drained", self.drained.join(", ")),
             ("transfers changed", names(&self.primaries_changed)),
+            ("answers from large sets changed", names(&self.answers_changed)),
+            ("EDNS Client Subnet is now believed of", self.client_subnet_from.clone().unwrap_or_default()),
             ("who may transfer changed", names(&self.access_changed)),
             ("secondaries changed", names(&self.secondaries_changed)),
             ("keys changed", names(&self.keys_changed)),

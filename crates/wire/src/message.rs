@@ -375,8 +375,12 @@ impl<'a> Writer<'a> {
         self.subnet.iter_mut().for_each(|(_, longest)| *longest = scope.max(*longest));
     }
 
-    /// Sets the extended error that goes with the response code.
+    /// Sets the extended error that goes with the response code, if there is room for it behind what is written.
     pub fn set_extended(&mut self, error: ExtendedError) {
+        if self.extended.is_none() {
+            let Some(limit) = self.limit.checked_sub(EDE_BYTES).filter(|limit| *limit >= self.position) else { return };
+            self.limit = limit;
+        }
         self.extended = Some(error);
     }
 

@@ -195,6 +195,18 @@ impl<'a> Set<'a> {
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
     }
 
+    /// Iterates over the RDATA as [`Set::rdatas_from`] does, of services those of the smallest priority first (RFC 2782),
+    /// among which it begins.
+    pub fn best_from(self, turn: u32) -> impl Iterator<Item = &'a [u8]> {
+        let is_best = move |rdata: &&[u8]| {
+            self.rtype != rtype::SRV || rdata.get(..2) == self.rdatas().next().and_then(|first| first.get(..2))
+        };
+        // Services are sorted by priority.
+        let best = self.rdatas().take_while(is_best).count();
+        let start = ((u64::from(turn) * best as u64) >> 32) as usize;
+        self.rdatas().take(best).skip(start).chain(self.rdatas().take(start)).chain(self.rdatas().skip(best))
+    }
+
     /// Offset of the record at a part of the set.
     fn start_of(self, turn: u32) -> usize {
         let number = ((u64::from(turn) * u64::from(self.count)) >> 32) as usize;

@@ -90,3 +90,25 @@ fn aliases_and_any_get_windows_and_signed_sets_stay_whole() {
     assert_eq!(counts("w.z", rtype::ANY), 8);
     assert_eq!(counts("signed.z", rtype::A), 40);
 }
+
+#[test]
+fn a_part_of_services_begins_with_the_smallest_priority() {
+    let target = NameBuf::parse("a.z").unwrap();
+    let record = |n: u16| [&u16::from(n >= 10).to_be_bytes()[..], &[0, 0], &n.to_be_bytes(), target.as_wire()].concat();
+    let set = wire::rr::RRset::build(rtype::SRV, 30, (0..9000).map(record).collect()).unwrap();
+    let plain = zone("z.", "@ 30 SOA 1\n");
+    let mut editor = Editor::from_zone(&plain);
+    editor.set(&Name::parse("s.z").unwrap(), vec![Arc::new(set)].into(), None);
+    let zone = Arc::new(editor.finish().unwrap());
+    let served = Served::new(zone.origin.clone(), State::Ok, Some(zone));
+    let published = Published::new(Identity::default(), [Arc::new(served)], 1);
+    let mut firsts = HashSet::new();
+    for rotation in 0..20 {
+        let (message, truncated) = ask(&published, "s.z", rtype::SRV, false, rotation);
+        let text: Vec<String> = message.answers.iter().map(|record| record.data.to_string()).collect();
+        assert!(!truncated && text.len() > 1000);
+        assert!(text[..10].iter().all(|text| text.starts_with("0 ")), "{:?}", &text[..10]);
+        firsts.insert(text[0].clone());
+    }
+    assert!(firsts.len() > 5, "others each time");
+}
