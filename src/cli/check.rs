@@ -2,23 +2,26 @@
 //!
 //! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
 //! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
-//! runs with it may hold the addresses; those in use are then named in a note instead of refused.
+//! runs with it may hold the addresses; those in use are then named in a note instead of refused. It is asked for sets
+//! that are too large for resolvers or secondaries under the laws of the file.
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
 //! Cost: O(file); opens one or two sockets for each address.
 
 use crate::cli::live::check_live;
-use crate::cli::{Outcome, fail, print, print_failed, print_json};
+use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
 use crate::config::{Config, ConfigErrors};
-use crate::control;
+use crate::control::{self, Request};
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
 use crate::serve::listener::Listener;
 use crate::serve::tls::TlsIdentity;
 use crate::serve::udp::UdpListener;
+use crate::view::sizes::{Audience, SizesReport};
 use clap::Args;
 use rustix::fs::{Access, access};
+use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -134,7 +137,41 @@ fn examine(config: &Config) -> Findings {
             held.join(", ")
         ));
     }
+    if running {
+        findings.warnings.extend(find_large_sets(config));
+    }
     findings
+}
+
+/// A zone or region of the running server; what else it tells of them does not matter here.
+#[derive(Deserialize)]
+struct Sized {
+    #[serde(alias = "region")]
+    zone: String,
+    sizes: SizesReport,
+}
+
+/// Warnings of sets of the running server that would be too large with this file. A server that does not answer, or
+/// that is too old to tell, has none.
+fn find_large_sets(config: &Config) -> Vec<String> {
+    let request = Request::Status { zone: None };
+    let Ok(Ok(mut reply)) = block_on(control::call(&config.control.socket, &request)) else { return Vec::new() };
+    let mut warnings = Vec::new();
+    for (kind, is_region) in [("regions", true), ("zones", false)] {
+        let told: Vec<Sized> = serde_json::from_value(reply.data[kind].take()).unwrap_or_default();
+        for Sized { zone, sizes } in told {
+            // What the file does not have will not be served with it.
+            let Ok(name) = Name::parse(&zone) else { continue };
+            let Some(outgoing) = config.outgoing.get(&name) else { continue };
+            let region = config.regions.iter().find(|region| region.origin == name);
+            let sizes = sizes.under(config.answers.get(&name), region.and_then(|region| region.max_set));
+            let has_secondaries = !outgoing.access.rules.is_empty() || config.targets.contains_key(&name);
+            let told = sizes.beyond_datagrams().consequences(Audience { is_region, has_secondaries });
+            let most = sizes.most_records;
+            warnings.extend(told.iter().map(|told| format!("{zone}, whose largest set has {most} records: {told}")));
+        }
+    }
+    warnings
 }
 
 /// Describes in words the number of client connections that the limit on open files allows.
