@@ -4,7 +4,7 @@
 //!
 //! Parts: `report` the model of zones, regions and the server, `zones` the columns of its table, for text and pages alike
 //! (`columns`), `remarks` what the last of them says; `status` all of it as text, `page` as pages and for programs,
-//! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `changes` what a reload has changed,
+//! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `leads` ways from regions to larger sets, `changes` what a reload has changed,
 //! `loading` first loads on the terminal, `rates`, `sizes` and `outward` what parts of the report are made of.
 
 pub mod changes;
@@ -12,6 +12,7 @@ pub mod columns;
 pub mod diff;
 pub mod handle;
 pub mod history;
+pub mod leads;
 pub mod loading;
 pub mod lookup;
 pub mod outward;

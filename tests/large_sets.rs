@@ -34,6 +34,11 @@ fn service(size: usize, zone: &str) -> String {
     format!("s{size}.svc.acme.{zone}")
 }
 
+/// Alias in a zone.
+fn alias(zone: &str) -> String {
+    format!("seeds.svc.acme.{zone}")
+}
+
 /// Host of an instance, with a name as long as those of CNS. Hosts have several instances.
 fn host(number: usize, zone: &str) -> String {
     format!("{:08x}-90b5-4a35-9b2a-1b2f2d0c3f9a.inst.acme.{zone}", number / 3 % HOSTS)
@@ -74,10 +79,12 @@ fn datacenter(index: usize, serial: u32, without: Option<(usize, usize)>) -> Zon
         numbers.flat_map(instance).map(move |data| (owner.clone(), data))
     };
     let address = |number: usize| Data::A(Ipv4Addr::new(192, 0, 2, number as u8));
+    // One that leads out of the region, to a set of the first datacenter.
+    let alias = (index == 0).then(|| (name(&alias(origin)), Data::Cname(name(&service(CHANGED, origin)))));
     let hosts = (0..HOSTS).map(|number| (name(&host(3 * number, origin)), address(number)));
     let server = name("ns1.example.com");
     let apex = Apex { mname: server.clone(), rname: name("hostmaster.example.com"), name_servers: vec![server] };
-    Zone::new(name(origin), apex, Serial(serial), SIZES.into_iter().flat_map(of_service).chain(hosts))
+    Zone::new(name(origin), apex, Serial(serial), SIZES.into_iter().flat_map(of_service).chain(hosts).chain(alias))
 }
 
 /// Primaries of three datacenters, and the daemon that unites them.
@@ -384,12 +391,25 @@ async fn large_sets_are_told_wherever_operators_look() {
     assert!(of_region.len() == 1 && of_region[0].starts_with(&copied(over(MOST))), "{of_region:?}");
     let answered = format!("{} sets are answered with more than 100 records: ", over(3 * MOST));
     assert!(of_zone[0].starts_with(&answered) && of_zone[1].starts_with(&copied(over(3 * MOST))), "{of_zone:?}");
+    let leads = |world: &World| -> Vec<String> {
+        let found = data(world, &["check"]);
+        let warnings = found["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str);
+        warnings.filter(|warning| warning.contains(" to larger sets in ")).map(str::to_owned).collect()
+    };
+    let expected = format!(
+        "{REGION}: 1 name leads to larger sets in {0} than its own answers have, such as {1} to {2}, of 334 records; \
+         set \"answers\" for {0}",
+        DATACENTERS[0],
+        alias(REGION),
+        service(CHANGED, DATACENTERS[0]),
+    );
+    assert_eq!(leads(&world), [expected]);
     let primary = world.primaries[0].address();
     let cut = format!("= {{ primaries = [\"{primary}\"], answers = {{ max = 8 }} }}");
     let plan = world.plan.replace(&format!("= \"{primary}\""), &cut).replace("members = ", "max_set = 100\nmembers = ");
     assert!(plan.contains(&cut) && plan.contains("max_set"), "{plan}");
     world.daemon.write_plan(&plan);
-    assert_eq!(warned(&world, REGION), Vec::<String>::new());
+    assert_eq!((warned(&world, REGION), leads(&world)), (Vec::new(), Vec::new()));
     assert_eq!(warned(&world, DATACENTERS[0]).len(), 1, "answers are cut, and secondaries have whole sets");
     assert_eq!(world.daemon.verb(&["reload"]).code, 0);
     let sizes = data(&world, &["status", REGION])["regions"][0]["sizes"].clone();

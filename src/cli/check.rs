@@ -18,6 +18,7 @@ use crate::serve::BindError;
 use crate::serve::listener::Listener;
 use crate::serve::tls::TlsIdentity;
 use crate::serve::udp::UdpListener;
+use crate::view::leads::Lead;
 use crate::view::sizes::{Audience, SizesReport};
 use clap::Args;
 use rustix::fs::{Access, access};
@@ -26,10 +27,15 @@ use serde_json::json;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
+use tokio::time::timeout;
 use wire::name::Name;
 
 /// Advice for a control socket that cannot be made.
 const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";
+
+/// Longest wait for each word of a running server, which may hang.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Errors, warnings and notes that the check found.
 #[derive(Default)]
@@ -154,8 +160,12 @@ struct Sized {
 /// Warnings of sets of the running server that would be too large with this file. A server that does not answer, or
 /// that is too old to tell, has none.
 fn find_large_sets(config: &Config) -> Vec<String> {
-    let request = Request::Status { zone: None };
-    let Ok(Ok(mut reply)) = block_on(control::call(&config.control.socket, &request)) else { return Vec::new() };
+    let ask = |request: Request| {
+        let socket = &config.control.socket;
+        let told = block_on(async { timeout(PATIENCE, control::call(socket, &request)).await.ok()?.ok() });
+        told.ok().flatten()
+    };
+    let Some(mut reply) = ask(Request::Status { zone: None }) else { return Vec::new() };
     let mut warnings = Vec::new();
     for (kind, is_region) in [("regions", true), ("zones", false)] {
         let told: Vec<Sized> = serde_json::from_value(reply.data[kind].take()).unwrap_or_default();
@@ -171,6 +181,12 @@ fn find_large_sets(config: &Config) -> Vec<String> {
             warnings.extend(told.iter().map(|told| format!("{zone}, whose largest set has {most} records: {told}")));
         }
     }
+    let leads = ask(Request::Leads).map(|reply| reply.data);
+    let leads: Vec<Lead> = leads.and_then(|data| serde_json::from_value(data).ok()).unwrap_or_default();
+    let most = |zone: &str| config.answers.get(&Name::parse(zone).ok()?)?.law.max;
+    // With this file the zone may be cut as its region is.
+    let is_larger = |lead: &&Lead| most(&lead.region).is_some_and(|own| most(&lead.zone).is_none_or(|most| most > own));
+    warnings.extend(leads.iter().filter(is_larger).map(Lead::describe));
     warnings
 }
 

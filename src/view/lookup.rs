@@ -247,4 +247,4 @@ fn wildcard_of(zone: &Zone, name: &Name) -> Name {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

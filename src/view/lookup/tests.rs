@@ -73,7 +73,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> Snapshot 
 }
 
 /// Two members out of lines, with their apexes.
-fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> Snapshot {
+pub fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> Snapshot {
     let mut plan = plan(&["w1.x", "w2.x"]);
     edit(&mut plan);
     let text = |serial: u32, lines: &str| Some(format!("@ 30 SOA {serial}\n@ 3600 NS ns.w1.x.\n{lines}"));
@@ -255,7 +255,7 @@ fn a_name_too_long_for_the_region_is_told_at_its_member() {
 }
 
 /// Gives the region w.x of a view laws of answers, one of them for the names below `seeds`.
-fn answer_by(view: &mut Snapshot, [usual, seeds]: [Law; 2]) {
+pub fn answer_by(view: &mut Snapshot, [usual, seeds]: [Law; 2]) {
     let origin = name("w.x");
     let names = vec![(NamePattern::parse("*.seeds").unwrap(), seeds)];
     let plan = Arc::new(AnswersPlan { law: usual, names });
