@@ -7,7 +7,8 @@
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
-//! Cost: O(file); opens one or two sockets for each address.
+//! Cost: O(file); opens one or two sockets for each address, and asks a running server twice, which costs that O(names of
+//! its regions).
 
 use crate::cli::live::check_live;
 use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
