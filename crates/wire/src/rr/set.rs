@@ -370,7 +370,8 @@ mod tests {
     #[test]
     fn addresses_services_and_texts_rotate_and_other_records_do_not() {
         let firsts = |set: &RRset| {
-            [0, 1 << 31, u32::MAX].map(|first| set.as_set().rdatas_from(first).map(|rdata| rdata[0]).collect::<Vec<_>>())
+            [0, 1 << 31, u32::MAX]
+                .map(|first| set.as_set().rdatas_from(first).map(|rdata| rdata[0]).collect::<Vec<_>>())
         };
         let addresses = RRset::build(rtype::A, 30, vec![[1, 0, 2, 1], [2, 0, 2, 1], [3, 0, 2, 1]]).unwrap();
         assert_eq!(firsts(&addresses), [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
