@@ -108,6 +108,8 @@ pub enum Request {
         #[serde(default, rename = "type")]
         rtype: Option<String>,
     },
+    /// Tell where regions lead to sets larger than their own answers have.
+    Leads,
     /// Take a member, or names of it, out of regions, or tell what that would do.
     Drain(DrainOrder),
     /// End drains that were ordered.
@@ -452,6 +454,7 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Rollback(_)
         | Request::Release { .. }
         | Request::Lookup { .. }
+        | Request::Leads
         | Request::Drain(_)
         | Request::Undrain(_)
         | Request::Notify { .. }

@@ -126,6 +126,15 @@ families! {
     zone_primary_serial: IntGaugeVec::new("zone_primary_serial", &["zone", "primary"]);
     /// Records in the zone.
     zone_records: IntGaugeVec::new("zone_records", &["zone"]);
+    /// Records of the largest RRset of the zone or region as it is served.
+    rrset_records_max: IntGaugeVec::new("rrset_records_max", &["zone"]);
+    /// RRsets of the zone or region that are larger than a datagram, than resolvers take (100 records), or than a
+    /// message.
+    rrsets_large: IntGaugeVec::new("rrsets_large", &["zone", "limit"]);
+    /// RRsets of which an answer may be over the limit, because no law of answers keeps it below; absent without any.
+    answers_large: IntGaugeVec::new("answers_large", &["zone", "limit"]);
+    /// Answers with only a part of an RRset that does not fit a message.
+    answers_partial: IntCounterVec::new("answers_partial_total", &["zone"]);
     /// When a primary last confirmed or sent the zone, Unix time.
     zone_refreshed: IntGaugeVec::new("zone_refreshed_timestamp_seconds", &["zone"]);
     /// How often the zone asks to be looked for (REFRESH of its SOA record).

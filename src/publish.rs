@@ -9,7 +9,7 @@
 
 use crate::acl::{Access, Prefix};
 use crate::select::Selections;
-use crate::zone::{History, Zone};
+use crate::zone::{History, Large, Zone};
 use arc_swap::ArcSwap;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -187,6 +187,12 @@ impl Served {
     pub fn answerable(&self) -> Option<&Zone> {
         self.zone.as_deref().filter(|_| self.state == State::Ok)
     }
+
+    /// Numbers of sets of which an answer may be over each limit.
+    pub fn large_in_answers(&self) -> Large {
+        let large = self.zone.as_ref().map(|zone| zone.sizes.large()).unwrap_or_default();
+        large.without(self.selections.kept())
+    }
 }
 
 /// Everything that is served, replaced whole and never edited.
@@ -244,6 +250,11 @@ impl Published {
     /// The zone with exactly this origin, or the hidden one of this name.
     pub fn get(&self, origin: &Name) -> Option<&Arc<Served>> {
         self.zones.get(origin).or_else(|| self.hidden.get(origin))
+    }
+
+    /// The zone with exactly this origin, if clients reach it.
+    pub fn reached(&self, origin: &Name) -> Option<&Arc<Served>> {
+        self.zones.get(origin)
     }
 
     /// All zones that clients reach, in no order.

@@ -21,6 +21,7 @@ mod table;
 pub use point::{Client, point};
 pub use table::Selections;
 
+use crate::zone::Large;
 use circle::Circle;
 use point::Probes;
 use ring::{Ring, Steps};
@@ -84,6 +85,9 @@ pub struct Selection {
     octets: u32,
     /// Records of a window.
     most: u32,
+    /// Octets of the whole set in an answer, and of a window at most.
+    whole_bytes: usize,
+    window_bytes: usize,
     /// SRV records by their priority, the smallest first; of other types all together.
     tiers: Box<[Tier]>,
 }
@@ -113,6 +117,9 @@ impl Selection {
     /// for each member, in the plan's order, the numbers of the records that it gives.
     pub fn new(owner: &[u8], set: Set<'_>, law: Law, gives: &[Vec<u32>]) -> Option<Selection> {
         let most = law.most(set.rtype).filter(|most| set.count > *most)?;
+        let longest = set.rdatas().map(<[u8]>::len).max().unwrap_or_default();
+        let whole_bytes = set.wire_bytes();
+        let window_bytes = whole_bytes.min(most as usize * (longest + rr::FIXED_BYTES));
         let record = |(offset, rdata): (u32, &[u8])| Record {
             point: point(owner, set.rtype, rdata),
             offset,
@@ -145,12 +152,33 @@ impl Selection {
             (before_last, reached) = (reached, end);
         }
         let tiers = tiers.into();
-        Some(Selection { kind: set.rtype, records: set.count, octets: set.body_bytes(), most, tiers })
+        let (kind, records, octets) = (set.rtype, set.count, set.body_bytes());
+        Some(Selection { kind, records, octets, most, whole_bytes, window_bytes, tiers })
+    }
+
+    /// Number of records that an answer has.
+    pub fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// The limits that the set is over, and no answer, under an owner with so many octets in front of the origin.
+    fn kept(&self, owner: usize) -> Large {
+        let window = Large::of(self.most, self.window_bytes, owner);
+        Large::of(self.records, self.whole_bytes, owner).without(window)
     }
 
     /// Returns true if this was made of a set.
     fn is_of(&self, set: Set<'_>) -> bool {
         (self.kind, self.records, self.octets) == (set.rtype, set.count, set.body_bytes())
+    }
+
+    /// Who decides on the records; none where they are the same for everyone.
+    pub fn pick(&self) -> Option<Pick> {
+        match self.tiers.first()? {
+            Tier::Circle(_) => Some(Pick::Rotate),
+            Tier::Ring(_) => Some(Pick::Client),
+            Tier::Fixed(_) => None,
+        }
     }
 
     /// Returns true if the client's points decide on the records.

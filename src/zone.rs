@@ -53,7 +53,7 @@ pub use loader::{Anomalies, Loaded, Loader};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
-pub use sizes::{RESOLVER_RECORDS, SizeLimit, Sizes};
+pub use sizes::{Large, RESOLVER_RECORDS, SizeLimit, Sizes};
 pub use table::{Owner, Stored, Table};
 pub use text::{TextFault, TextRecord, read_text};
 

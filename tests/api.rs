@@ -60,6 +60,7 @@ fn every_response_is_as_described() {
     };
     let one = apex(1)
         + "clash IN CNAME www\nwww IN A 192.0.2.1\nalias IN CNAME www\nbelow.deep IN A 192.0.2.1\n*.wild IN A 192.0.2.9\nsub IN NS ns.elsewhere.\nmoved IN DNAME www\n";
+    let one = one + &(0..101).map(|n| format!("many IN A 192.0.2.{n}\n")).collect::<String>();
     let two = apex(2) + "clash IN A 192.0.2.2\nwww 60 IN A 192.0.2.3\n";
     let text = |zone: &str, text: &str| (Dname::parse(zone), format!("$ORIGIN {zone}.\n{text}"));
     let peer = Knotd::start(&folder, &[text("one.test", &one), text("two.test", &two)]);
@@ -133,6 +134,8 @@ fn every_response_is_as_described() {
     ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?to=soon", 400);
     for name in [
         "www.region.test",
+        "many.region.test",
+        "many.one.test",
         "clash.region.test",
         "alias.region.test",
         "deep.region.test",

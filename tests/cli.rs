@@ -7,6 +7,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn command() -> Command {
@@ -339,9 +340,11 @@ fn a_port_in_use_is_an_error_at_its_position() {
 
     // The server of this very file may hold its own addresses.
     let control = UnixListener::bind(fixture.socket()).unwrap();
+    let begun = Instant::now();
     let (code, output, problem) = fixture.run(&["check"]);
     assert_eq!((code, problem.as_str()), (0, ""));
     assert!(output.ends_with(&format!("is taken to be the one that listens on {dns}\n")), "{output}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "one that hangs is not waited for");
 
     drop((held, control));
     let (code, output, problem) = fixture.run(&["check"]);

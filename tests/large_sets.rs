@@ -1,10 +1,11 @@
 //! Large sets of a region in front of real resolvers and secondaries with the limits that they have by themselves: names
 //! that resolve in each datacenter resolve in the region, and a secondary has the region that it is to have
-//! (`docs/answers.md`).
+//! (`docs/answers.md`). What is large is told wherever operators look.
 
 mod harness;
 
 use harness::*;
+use serde_json::{Value, json};
 use sim::primary::Primary;
 use sim::zone::{Apex, Data, RECORD_TTL, Zone};
 use std::collections::{BTreeMap, HashSet};
@@ -31,6 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Name with sets of this size in a zone.
 fn service(size: usize, zone: &str) -> String {
     format!("s{size}.svc.acme.{zone}")
+}
+
+/// Alias in a zone.
+fn alias(zone: &str) -> String {
+    format!("seeds.svc.acme.{zone}")
 }
 
 /// Host of an instance, with a name as long as those of CNS. Hosts have several instances.
@@ -73,10 +79,12 @@ fn datacenter(index: usize, serial: u32, without: Option<(usize, usize)>) -> Zon
         numbers.flat_map(instance).map(move |data| (owner.clone(), data))
     };
     let address = |number: usize| Data::A(Ipv4Addr::new(192, 0, 2, number as u8));
+    // One that leads out of the region, to a set of the first datacenter.
+    let alias = (index == 0).then(|| (name(&alias(origin)), Data::Cname(name(&service(CHANGED, origin)))));
     let hosts = (0..HOSTS).map(|number| (name(&host(3 * number, origin)), address(number)));
     let server = name("ns1.example.com");
     let apex = Apex { mname: server.clone(), rname: name("hostmaster.example.com"), name_servers: vec![server] };
-    Zone::new(name(origin), apex, Serial(serial), SIZES.into_iter().flat_map(of_service).chain(hosts))
+    Zone::new(name(origin), apex, Serial(serial), SIZES.into_iter().flat_map(of_service).chain(hosts).chain(alias))
 }
 
 /// Primaries of three datacenters, and the daemon that unites them.
@@ -297,4 +305,115 @@ async fn secondaries_have_the_region_that_max_set_makes() {
         let count: u32 = metrics.lines().find_map(|line| line.strip_prefix(&series))?.parse().expect("number");
         (count >= 3).then_some(())
     });
+}
+
+/// The value of a series; none if there is no such series.
+fn series(metrics: &str, name: &str) -> Option<u64> {
+    metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+        .map(|value| value.parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_sets_are_told_wherever_operators_look() {
+    let regions = format!("[aggregations.\"{REGION}\"]\nMEMBERS[secondaries]\nallow_transfer = [\"127.0.0.1\"]\n");
+    let world = World::start(&regions, &[REGION]).await;
+    let said = |world: &World, arguments: &[&str]| {
+        let output = world.daemon.verb(arguments);
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{arguments:?}");
+        output.stdout
+    };
+    let data = |world: &World, arguments: &[&str]| -> Value {
+        serde_json::from_str(&said(world, &[arguments, &["--json"]].concat())).expect("JSON")
+    };
+
+    // As many sets are over each number as there are, and answers of the region are over none.
+    let over = |limit: usize| 3 * SIZES.iter().filter(|size| **size > limit).count() as u64;
+    let sizes = data(&world, &["status", REGION])["regions"][0]["sizes"].clone();
+    assert_eq!(sizes["most_records"], 100_000);
+    assert_eq!((&sizes["large"]["resolvers"], &sizes["in_answers"]["resolvers"]), (&json!(over(MOST)), &json!(0)));
+    assert_eq!(sizes["in_answers"]["message"], 0);
+    let whole = data(&world, &["status", DATACENTERS[0]])["zones"][0]["sizes"].clone();
+    assert_eq!(whole["large"], whole["in_answers"], "a zone is answered with whole sets");
+    assert_eq!(whole["large"]["resolvers"], over(3 * MOST));
+    let metrics = world.daemon.metrics();
+    assert_eq!(series(&metrics, &format!("aggregator_rrset_records_max{{zone=\"{REGION}\"}}")), Some(100_000));
+    for (zone, sizes) in [(REGION, &sizes), (DATACENTERS[0], &whole)] {
+        for limit in ["datagram", "resolvers", "message"] {
+            let named = |family: &str| format!("aggregator_{family}{{limit=\"{limit}\",zone=\"{zone}\"}}");
+            assert_eq!(series(&metrics, &named("rrsets_large")), sizes["large"][limit].as_u64(), "{zone} {limit}");
+            let answered = sizes["in_answers"][limit].as_u64().filter(|count| *count > 0);
+            assert_eq!(series(&metrics, &named("answers_large")), answered, "{zone} {limit}");
+        }
+    }
+
+    // In words, for each who has to do something.
+    let remark = format!("{} over 100 records, ", over(MOST));
+    assert!(said(&world, &["status"]).lines().any(|line| line.starts_with(REGION) && line.contains(&remark)));
+    let text = said(&world, &["status", REGION]);
+    assert!(text.contains("secondaries with BIND refuse the zone; set \"max_set\" = 100, or"), "{text}");
+    assert!(!text.contains("SERVFAIL"), "{text}");
+    let text = said(&world, &["status", DATACENTERS[0]]);
+    assert!(text.contains(" answered with more than 100 records: BIND and other resolvers answer SERVFAIL"), "{text}");
+    let page = |path: &str| world.daemon.http(path).1;
+    let (overview, zone) = (page("/"), page(&format!("/zone/{}", DATACENTERS[0])));
+    assert!(overview.contains("large sets") && zone.contains("large sets"), "{overview}\n{zone}");
+    assert!(zone.contains(" answered with more than 100 records"), "{zone}");
+
+    // A name, as the region has it and as a datacenter has it.
+    let name = |zone: &str| service(1_000, zone);
+    let expected =
+        "  A: 1000 records, more than a datagram, 100 records; an answer has 100, others each time (max = 100)\n";
+    assert!(said(&world, &["lookup", &name(REGION), "A"]).contains(expected));
+    let page = page(&format!("/lookup?name={}&type=A", name(REGION)));
+    assert!(page.contains("an answer has 100, others each time (max = 100)"), "{page}");
+    let set = &data(&world, &["lookup", &name(DATACENTERS[0]), "A"])["steps"][0]["sets"][0];
+    assert_eq!((&set["records"], &set["answered"], &set["law"]), (&json!(334), &json!(334), &Value::Null));
+
+    // A set that fits no message is answered in part over TCP.
+    let owner = Dname::parse(&service(100_000, DATACENTERS[0]));
+    let answer = Client::new(world.daemon.address()).ask_tcp(&Query::new(&owner, rtype::A)).expect("an answer");
+    assert!(answer.answer.len() > 1_000, "{}", answer.answer.len());
+    let parts = format!("aggregator_answers_partial_total{{zone=\"{}\"}}", DATACENTERS[0]);
+    wait_until("the part is counted", PATIENCE, || (series(&world.daemon.metrics(), &parts) == Some(1)).then_some(()));
+
+    // The file is held against what is there, before it is in force.
+    let warned = |world: &World, zone: &str| -> Vec<String> {
+        let found = data(world, &["check"]);
+        let warnings = found["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str);
+        let of_zone = warnings.filter_map(|warning| warning.strip_prefix(&format!("{zone}, whose largest set has ")));
+        of_zone.map(|warning| warning.split_once(": ").expect("a warning").1.to_owned()).collect()
+    };
+    let copied =
+        |count: u64| format!("{count} sets have more than 100 records: secondaries with BIND refuse the zone; ");
+    let [of_region, of_zone] = [REGION, DATACENTERS[0]].map(|zone| warned(&world, zone));
+    assert!(of_region.len() == 1 && of_region[0].starts_with(&copied(over(MOST))), "{of_region:?}");
+    let answered = format!("{} sets are answered with more than 100 records: ", over(3 * MOST));
+    assert!(of_zone[0].starts_with(&answered) && of_zone[1].starts_with(&copied(over(3 * MOST))), "{of_zone:?}");
+    let leads = |world: &World| -> Vec<String> {
+        let found = data(world, &["check"]);
+        let warnings = found["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str);
+        warnings.filter(|warning| warning.contains(" to larger sets in ")).map(str::to_owned).collect()
+    };
+    let expected = format!(
+        "{REGION}: 1 name leads to larger sets in {0} than its own answers have, such as {1} to {2}, of 334 records; \
+         set \"answers\" for {0}",
+        DATACENTERS[0],
+        alias(REGION),
+        service(CHANGED, DATACENTERS[0]),
+    );
+    assert_eq!(leads(&world), [expected]);
+    let primary = world.primaries[0].address();
+    let cut = format!("= {{ primaries = [\"{primary}\"], answers = {{ max = 8 }} }}");
+    let plan = world.plan.replace(&format!("= \"{primary}\""), &cut).replace("members = ", "max_set = 100\nmembers = ");
+    assert!(plan.contains(&cut) && plan.contains("max_set"), "{plan}");
+    world.daemon.write_plan(&plan);
+    assert_eq!((warned(&world, REGION), leads(&world)), (Vec::new(), Vec::new()));
+    assert_eq!(warned(&world, DATACENTERS[0]).len(), 1, "answers are cut, and secondaries have whole sets");
+    assert_eq!(world.daemon.verb(&["reload"]).code, 0);
+    let sizes = data(&world, &["status", REGION])["regions"][0]["sizes"].clone();
+    assert_eq!((&sizes["most_records"], &sizes["large"]["resolvers"]), (&json!(100), &json!(0)));
+    let sizes = data(&world, &["status", DATACENTERS[0]])["zones"][0]["sizes"].clone();
+    assert_eq!((&sizes["large"], &sizes["in_answers"]["resolvers"]), (&whole["large"], &json!(0)));
 }

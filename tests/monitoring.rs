@@ -120,6 +120,7 @@ causes! {
     a_datacenter_that_was_set_back_fires_until_it_is_accepted: "CnsPrimariesOlder";
     an_ensemble_that_was_wiped_fires_until_that_is_accepted: "CnsTreeReset";
     a_zone_that_outgrows_the_budget_fires_until_it_fits: "CnsMemoryRefused";
+    a_set_that_resolvers_refuse_fires_for_the_zone_that_has_no_law: "CnsLargeSets";
     a_primary_that_answers_no_questions_fires_until_the_whole_zone_tells: "CnsRecordsInDoubt";
     an_ensemble_that_ends_fires_for_its_tree_until_it_is_back: "CnsZooKeeperSessionLost";
     orders_that_one_replica_alone_was_given_fire_until_they_end:

@@ -2,31 +2,41 @@
 //!
 //! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
 //! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
-//! runs with it may hold the addresses; those in use are then named in a note instead of refused.
+//! runs with it may hold the addresses; those in use are then named in a note instead of refused. It is asked for sets
+//! that are too large for resolvers or secondaries under the laws of the file.
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
-//! Cost: O(file); opens one or two sockets for each address.
+//! Cost: O(file); opens one or two sockets for each address, and asks a running server twice, which costs that O(names of
+//! its regions).
 
 use crate::cli::live::check_live;
-use crate::cli::{Outcome, fail, print, print_failed, print_json};
+use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
 use crate::config::{Config, ConfigErrors};
-use crate::control;
+use crate::control::{self, Request};
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
 use crate::serve::listener::Listener;
 use crate::serve::tls::TlsIdentity;
 use crate::serve::udp::UdpListener;
+use crate::view::leads::Lead;
+use crate::view::sizes::{Audience, SizesReport};
 use clap::Args;
 use rustix::fs::{Access, access};
+use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
+use tokio::time::timeout;
 use wire::name::Name;
 
 /// Advice for a control socket that cannot be made.
 const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";
+
+/// Longest wait for each word of a running server, which may hang.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Errors, warnings and notes that the check found.
 #[derive(Default)]
@@ -134,7 +144,51 @@ fn examine(config: &Config) -> Findings {
             held.join(", ")
         ));
     }
+    if running {
+        findings.warnings.extend(find_large_sets(config));
+    }
     findings
+}
+
+/// A zone or region of the running server; what else it tells of them does not matter here.
+#[derive(Deserialize)]
+struct Sized {
+    #[serde(alias = "region")]
+    zone: String,
+    sizes: SizesReport,
+}
+
+/// Warnings of sets of the running server that would be too large with this file. A server that does not answer, or
+/// that is too old to tell, has none.
+fn find_large_sets(config: &Config) -> Vec<String> {
+    let ask = |request: Request| {
+        let socket = &config.control.socket;
+        let told = block_on(async { timeout(PATIENCE, control::call(socket, &request)).await.ok()?.ok() });
+        told.ok().flatten()
+    };
+    let Some(mut reply) = ask(Request::Status { zone: None }) else { return Vec::new() };
+    let mut warnings = Vec::new();
+    for (kind, is_region) in [("regions", true), ("zones", false)] {
+        let told: Vec<Sized> = serde_json::from_value(reply.data[kind].take()).unwrap_or_default();
+        for Sized { zone, sizes } in told {
+            // What the file does not have will not be served with it.
+            let Ok(name) = Name::parse(&zone) else { continue };
+            let Some(outgoing) = config.outgoing.get(&name) else { continue };
+            let region = config.regions.iter().find(|region| region.origin == name);
+            let sizes = sizes.under(config.answers.get(&name), region.and_then(|region| region.max_set));
+            let has_secondaries = !outgoing.access.rules.is_empty() || config.targets.contains_key(&name);
+            let told = sizes.beyond_datagrams().consequences(Audience { is_region, has_secondaries });
+            let most = sizes.most_records;
+            warnings.extend(told.iter().map(|told| format!("{zone}, whose largest set has {most} records: {told}")));
+        }
+    }
+    let leads = ask(Request::Leads).map(|reply| reply.data);
+    let leads: Vec<Lead> = leads.and_then(|data| serde_json::from_value(data).ok()).unwrap_or_default();
+    let most = |zone: &str| config.answers.get(&Name::parse(zone).ok()?)?.law.max;
+    // With this file the zone may be cut as its region is.
+    let is_larger = |lead: &&Lead| most(&lead.region).is_some_and(|own| most(&lead.zone).is_none_or(|most| most > own));
+    warnings.extend(leads.iter().filter(is_larger).map(Lead::describe));
+    warnings
 }
 
 /// Describes in words the number of client connections that the limit on open files allows.

@@ -8,7 +8,7 @@ use super::ways::Ways;
 use crate::control::{Reply, Request};
 use crate::source::{Wake, WakeKind};
 use crate::view::handle::{in_thread, not_configured, read_zone};
-use crate::view::{Handle, diff, history, lookup, status};
+use crate::view::{Handle, diff, history, leads, lookup, status};
 use std::pin::Pin;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use wire::name::Name;
@@ -35,6 +35,7 @@ impl Ways {
                 self.read(move |view| history::tell(&view.publisher.load(), name.as_deref(), zone.as_deref(), limit))
             }
             Request::Lookup { name, rtype } => self.read(move |view| lookup::lookup(view, &name, rtype.as_deref())),
+            Request::Leads => self.read(leads::leads),
             Request::Rollback(order) => self.in_turn(|ways, turn| pin(ways, order, turn)),
             Request::Release { zone, preview } => self.in_turn(move |ways, turn| release(ways, zone, preview, turn)),
             Request::Drain(order) => self.in_turn(|ways, turn| drain(ways, order, turn)),

@@ -6,7 +6,8 @@ use super::{Keeper, MemberStatus, Snapshot, conflicts, wall_time};
 use crate::budget::Usage;
 use crate::merge::{ConflictKind, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
-use crate::publish::State;
+use crate::publish::{Served, State};
+use crate::zone::SizeLimit;
 use prometheus::IntGaugeVec;
 use std::time::Instant;
 
@@ -17,6 +18,9 @@ impl Snapshot {
         for (part, octets) in usage.parts() {
             metrics.memory_accounted.with_label_values(&[part]).set(i64::try_from(octets).unwrap_or(i64::MAX));
         }
+        let all = self.sources.keys().chain(self.regions.keys());
+        // Of what no client reaches, regions have the sets.
+        all.filter_map(|name| self.published.reached(name)).for_each(|served| show_sizes(served, metrics));
         for (name, source) in &self.sources {
             let zone = &name.to_string()[..];
             for state in State::ALL {
@@ -65,6 +69,24 @@ impl Snapshot {
                 metrics.region_members.with_label_values(&[region, state]).set(count as i64);
             }
         }
+    }
+}
+
+/// Sets what there is of the sizes of a zone's sets.
+fn show_sizes(served: &Served, metrics: &Metrics) {
+    let Some(data) = &served.zone else { return };
+    let (zone, large, in_answers) = (&served.origin.to_string()[..], data.sizes.large(), served.large_in_answers());
+    metrics.rrset_records_max.with_label_values(&[zone]).set(data.sizes.most_records().into());
+    for limit in SizeLimit::ALL {
+        let labels = [zone, limit.label()];
+        metrics.rrsets_large.with_label_values(&labels).set(large.over(limit).into());
+        let count = in_answers.over(limit);
+        set_or_remove(&metrics.answers_large, &labels, (count > 0).then(|| count.into()));
+    }
+    // It is there before the first is counted, so that its growth can be seen.
+    if in_answers.message > 0 || served.tally.parts() > 0 {
+        let counter = metrics.answers_partial.with_label_values(&[zone]);
+        counter.inc_by(served.tally.parts().saturating_sub(counter.get()));
     }
 }
 

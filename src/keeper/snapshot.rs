@@ -14,7 +14,7 @@ use super::Keeper;
 use super::conflicts::RegionConflicts;
 use super::regions::KeptRegion;
 use super::sources::SourceZone;
-use crate::merge::{Damper, Drain, Pin, RegionPlan, TracedMember};
+use crate::merge::{AnswersPlan, Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::publish::{Published, State};
 use crate::zone::Zone;
 use arc_swap::ArcSwap;
@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub regions: HashMap<Name, RegionSnapshot>,
     /// Drains in force.
     pub drains: Vec<Drain>,
+    /// Laws of answers by zone; a zone without an entry is answered with whole sets.
+    pub answers: HashMap<Name, Arc<AnswersPlan>>,
 }
 
 /// A region at one moment.
@@ -91,8 +93,8 @@ impl KeptRegion {
 impl Keeper {
     /// Replaces the snapshot: everything as it is now, with the root that shows it.
     pub(super) fn publish_snapshot(&mut self, published: Arc<Published>) {
-        let (sources, drains) = (self.sources.clone(), self.drains.all.clone());
+        let (sources, drains, answers) = (self.sources.clone(), self.drains.all.clone(), self.answers.clone());
         let regions = self.regions.iter_mut().map(|(name, kept)| (name.clone(), kept.snapshot(&sources))).collect();
-        self.snapshots.store(Arc::new(Snapshot { published, sources, regions, drains }));
+        self.snapshots.store(Arc::new(Snapshot { published, sources, regions, drains, answers }));
     }
 }

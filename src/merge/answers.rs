@@ -40,8 +40,17 @@ impl AnswersPlan {
 
     /// The law of a name of a zone.
     pub fn law_of(&self, name: &Name, origin: &Name) -> Law {
-        let exception = self.names.iter().find(|(pattern, _)| pattern.matches(name.owner_in(origin)));
-        exception.map_or(self.law, |(_, law)| *law)
+        self.exception(name, origin).map_or(self.law, |(_, law)| *law)
+    }
+
+    /// The exception that counts for a name of a zone.
+    pub fn exception(&self, name: &Name, origin: &Name) -> Option<&(NamePattern, Law)> {
+        self.names.iter().find(|(pattern, _)| pattern.matches(name.owner_in(origin)))
+    }
+
+    /// All laws.
+    pub fn laws(&self) -> impl Iterator<Item = Law> {
+        std::iter::once(self.law).chain(self.names.iter().map(|(_, law)| *law))
     }
 }
 

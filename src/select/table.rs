@@ -3,6 +3,7 @@
 //! Cost: O(log owners) for a look-up and for a change, O(1) for a copy.
 
 use super::Selection;
+use crate::zone::Large;
 use imbl::HashMap;
 use std::sync::Arc;
 use wire::rr::Set;
@@ -14,6 +15,8 @@ pub struct Selections {
     above: u32,
     /// By the labels of the owner in front of the origin.
     entries: HashMap<Arc<[u8]>, Arc<[Selection]>>,
+    /// Sets over each limit, of which no answer is.
+    kept: Large,
 }
 
 impl Default for Selections {
@@ -26,7 +29,7 @@ impl Default for Selections {
 impl Selections {
     /// Those of a zone in which no set has more records.
     pub fn new(above: u32) -> Selections {
-        Selections { above, entries: HashMap::new() }
+        Selections { above, entries: HashMap::new(), kept: Large::default() }
     }
 
     /// Returns true if a set of so many records may be cut.
@@ -52,11 +55,20 @@ impl Selections {
 
     /// Replaces the selections of an owner.
     pub fn set(&mut self, labels: &[u8], selections: Vec<Selection>) {
-        if selections.is_empty() {
-            self.entries.remove(labels);
-        } else {
-            self.entries.insert(labels.into(), selections.into());
-        }
+        let kept = |selections: &[Selection]| {
+            selections.iter().fold(Large::default(), |all, selection| all.with(selection.kept(labels.len())))
+        };
+        self.kept = self.kept.with(kept(&selections));
+        let before = match selections.is_empty() {
+            true => self.entries.remove(labels),
+            false => self.entries.insert(labels.into(), selections.into()),
+        };
+        self.kept = self.kept.without(before.map_or_else(Large::default, |before| kept(&before)));
+    }
+
+    /// Numbers of sets over each limit, of which no answer is.
+    pub fn kept(&self) -> Large {
+        self.kept
     }
 
     /// Iterates over the selections with the labels of their owners, in no order.

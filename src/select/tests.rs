@@ -193,3 +193,48 @@ fn many_priorities_are_made_at_once_and_no_more_than_a_window_reaches() {
         assert!(made.tiers.len() < 20);
     }
 }
+
+/// Numbers of sets over each limit, of which none of many windows is.
+fn kept_of(sets: &[(RRset, Selection)], owner: &[u8]) -> Large {
+    let count = |(set, selection): &(RRset, Selection)| {
+        let set = set.as_set();
+        let size = |offset: u32| set.at(offset).len() + rr::FIXED_BYTES;
+        let windows = (0..50u32).map(|turn| {
+            let window = chosen(selection, turn.wrapping_mul(0x9e37_79b1), turn);
+            Large::of(window.len() as u32, window.into_iter().map(size).sum(), owner.len())
+        });
+        let widest = windows.reduce(|a, b| {
+            let worst = |a: u32, b: u32| a.max(b);
+            Large {
+                datagram: worst(a.datagram, b.datagram),
+                resolvers: worst(a.resolvers, b.resolvers),
+                message: worst(a.message, b.message),
+            }
+        });
+        Large::of(set.count, set.wire_bytes(), owner.len()).without(widest.unwrap())
+    };
+    sets.iter().map(count).fold(Large::default(), Large::with)
+}
+
+#[test]
+fn what_answers_are_not_over_is_counted_as_sets_come_and_go() {
+    let owners: [&[u8]; 3] = [b"\x03web", b"\x01a\x03web", b""];
+    let mut selections = Selections::new(8);
+    let mut there: HashMap<&[u8], Vec<(RRset, Selection)>> = HashMap::new();
+    let sizes =
+        [(9u32, 8), (100, 8), (101, 100), (101, 8), (5_000, 100), (5_000, 8), (300, 120), (0, 1), (5_000, 4_999)];
+    for step in 0..60usize {
+        let (labels, (count, most)) = (owners[step % owners.len()], sizes[step * 7 % sizes.len()]);
+        let pick = if step % 2 == 0 { Pick::Rotate } else { Pick::Client };
+        let make = || {
+            let (set, gives) = (addresses(count), shares(count, &[1, 2]));
+            Selection::new(owner().as_wire(), set.as_set(), law(most, pick), &gives).map(|made| (set, made))
+        };
+        let make = || if count == 0 { None } else { make() };
+        selections.set(labels, make().into_iter().map(|(_, made)| made).collect());
+        there.insert(labels, make().into_iter().collect());
+        let expected = there.iter().map(|(labels, sets)| kept_of(sets, labels)).fold(Large::default(), Large::with);
+        assert_eq!(selections.kept(), expected, "{step}");
+    }
+    assert_ne!(selections.kept(), Large::default());
+}

@@ -97,7 +97,7 @@ pub fn answer_request<'p>(
     let mut reply = Reply { published, asked, writer, turn, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
     let mut is_malformed = false;
     if let Some(edns) = &request.edns
-        && edns.subnet != SubnetOption::Absent
+        && !matches!(edns.subnet, SubnetOption::Absent)
         && request.rcode == rcode::NOERROR
     {
         is_malformed = reply.hear_subnet(&edns.subnet);

@@ -14,11 +14,12 @@
 mod regions;
 mod report;
 mod seen;
+mod sets;
 mod text;
 
 pub use report::{
     ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
-    SourceReport, ZoneReport,
+    SetReport, SourceReport, ZoneReport,
 };
 
 use super::Handle;
@@ -117,6 +118,9 @@ fn explain_in(view: &Snapshot, served: &Served, wanted: Option<u16>, first: bool
         Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, step),
         None if served.state == State::Expired => step.outcome = RecordFate::Expired,
         None => step.outcome = RecordFate::NotReady,
+    }
+    if let Some(zone) = served.answerable() {
+        sets::add_sets(view, served, zone, wanted, step);
     }
     seen::add_times(served, wanted, step);
     if let Some(region) = view.regions.get(&served.origin) {
@@ -243,4 +247,4 @@ fn wildcard_of(zone: &Zone, name: &Name) -> Name {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

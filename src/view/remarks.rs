@@ -8,11 +8,10 @@ use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::transfer::{self, RegressionStatus};
 use std::collections::HashSet;
-use std::fmt::Write;
 use wire::name::Name;
 
 /// Returns remarks on a region, for its line in `status`.
-pub fn region_remarks(report: &Report, RegionReport { kept: region, .. }: &RegionReport) -> String {
+pub fn region_remarks(report: &Report, RegionReport { kept: region, sizes, .. }: &RegionReport) -> String {
     let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
     let drained: HashSet<&Name> = report.drains_in(&region.region).map(|drain| &drain.target.member).collect();
     let counted = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
@@ -26,6 +25,7 @@ pub fn region_remarks(report: &Report, RegionReport { kept: region, .. }: &Regio
         region.newer_elsewhere.map(|theirs| format!("another server has {theirs}")),
         region.ns_fallback.then(|| "NS: this server alone".to_owned()),
         (!region.servers_without_address.is_empty()).then(|| "NS without address".to_owned()),
+        sizes.remark(),
         counted(report.faults_of(&region.region), "faults of NS"),
     ];
     remarks.into_iter().flatten().collect::<Vec<String>>().join(", ")
@@ -33,11 +33,11 @@ pub fn region_remarks(report: &Report, RegionReport { kept: region, .. }: &Regio
 
 /// Returns remarks on a zone, for its line in `status`.
 pub fn zone_remarks(report: &Report, zone: &ZoneReport) -> String {
-    let mut remarks = remarks(zone);
-    if let faults @ 1.. = report.faults_of(&zone.kept.zone) {
-        _ = write!(remarks, "{}{faults} faults of NS", if remarks.is_empty() { "" } else { "; " });
-    }
-    remarks
+    let faults = report.faults_of(&zone.kept.zone);
+    let faults = (faults > 0).then(|| format!("{faults} faults of NS"));
+    let of_source = Some(remarks(zone)).filter(|remarks| !remarks.is_empty());
+    let remarks = [of_source, zone.sizes.remark(), faults];
+    remarks.into_iter().flatten().collect::<Vec<String>>().join("; ")
 }
 
 /// Returns remarks on a zone's source, in a few words.

@@ -7,6 +7,7 @@
 use super::Handle;
 use super::outward::{self, Outward, newest};
 use super::rates::QueryRates;
+use super::sizes::SizesReport;
 use crate::budget::Usage;
 use crate::config::format_size;
 use crate::daemon::probe::ProbeReport;
@@ -131,6 +132,7 @@ impl MemoryReport {
 pub struct ZoneReport {
     #[serde(flatten)]
     pub kept: ZoneStatus,
+    pub sizes: SizesReport,
     pub source: Option<SourceStatus>,
     #[serde(flatten)]
     pub outward: Outward,
@@ -156,6 +158,7 @@ impl ZoneReport {
 pub struct RegionReport {
     #[serde(flatten)]
     pub kept: RegionStatus,
+    pub sizes: SizesReport,
     #[serde(flatten)]
     pub outward: Outward,
 }
@@ -196,13 +199,20 @@ impl Report {
         let wanted = |name: &Name| only.is_none_or(|only| only == name);
         let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
         let regions = kept.regions.into_iter().filter(|region| wanted(&region.region));
-        let regions = regions.map(|kept| RegionReport { outward: outward(&kept.region), kept }).collect();
+        let sizes = |name: &Name| SizesReport::of(published, name);
+        let region = |kept: RegionStatus| {
+            let name = &kept.region;
+            RegionReport { sizes: sizes(name), outward: outward(name), kept }
+        };
+        let regions = regions.map(region).collect();
         let mut drains = kept.drains;
         drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
         let zones = kept.zones.into_iter().filter(|zone| wanted(&zone.zone));
-        let zones =
-            zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), outward: outward(&kept.zone), kept });
-        let zones = zones.collect();
+        let zone = |kept: ZoneStatus| {
+            let name = &kept.zone;
+            ZoneReport { sizes: sizes(name), source: sources.remove(name), outward: outward(name), kept }
+        };
+        let zones = zones.map(zone).collect();
         let catalog = config.catalog.as_ref().map(|plan| &plan.origin).filter(|origin| wanted(origin));
         Report {
             version: env!("CARGO_PKG_VERSION"),

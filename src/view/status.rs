@@ -9,6 +9,7 @@ use super::outward::{Outward, TransferCounts};
 use super::page::rows::{drained_by, drained_names};
 use super::remarks::remarks;
 use super::report::{CatalogReport, RegionReport, Report, ZoneReport};
+use super::sizes::{Audience, SizesReport};
 use super::text::{because, format_seconds, moment, or_dash, time_between, time_since, unix_now};
 use super::zones::{columns, lines};
 use crate::config::format_size;
@@ -79,6 +80,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     _ = writeln!(text, "zone {}", kept.zone);
     _ = writeln!(text, "  state {}, serial {}", kept.state.label(), or_dash(kept.serial));
     _ = writeln!(text, "  {} records at {} names", kept.records, kept.names);
+    write_sizes(text, report.sizes, false);
     if let (Some(refreshed), Some(expires)) = (kept.refreshed_seconds_ago, kept.expires_in_seconds) {
         let (refreshed, expires) = (format_seconds(refreshed), format_seconds(expires));
         _ = writeln!(text, "  refreshed {refreshed} ago, expires in {expires}");
@@ -98,6 +100,14 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
         None => {}
     }
     write_outward(text, &report.outward);
+}
+
+/// Writes which sets are large, and what follows, if there are any.
+fn write_sizes(text: &mut String, sizes: SizesReport, is_region: bool) {
+    let Some(remark) = sizes.remark() else { return };
+    _ = writeln!(text, "  {remark}; see docs/answers.md");
+    let audience = Audience { is_region, has_secondaries: true };
+    sizes.consequences(audience).iter().for_each(|line| _ = writeln!(text, "    {line}"));
 }
 
 /// Writes the state of a zone's primaries.
@@ -219,7 +229,7 @@ fn write_catalog(text: &mut String, catalog: &CatalogReport) {
 }
 
 /// Writes everything about a region.
-fn write_region(text: &mut String, RegionReport { kept: region, outward }: &RegionReport) {
+fn write_region(text: &mut String, RegionReport { kept: region, sizes, outward }: &RegionReport) {
     _ = writeln!(text, "region {}", region.region);
     let (state, serial, drift) = (region.state.label(), or_dash(region.serial), region.drift);
     _ = match &region.pinned {
@@ -227,6 +237,7 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
         None => writeln!(text, "  state {state}, serial {serial} (sum of the members and drift {drift})"),
     };
     _ = writeln!(text, "  {} records at {} names", region.records, region.names);
+    write_sizes(text, *sizes, true);
     write_serials(text, region.serial, outward);
     for member in &region.members {
         _ = writeln!(text, "  member {}: {}, serial {}", member.zone, member.state, or_dash(member.serial));

@@ -44,13 +44,62 @@ impl SizeLimit {
     }
 }
 
+/// Numbers of sets over each limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Large {
+    pub datagram: u32,
+    pub resolvers: u32,
+    pub message: u32,
+}
+
+impl Large {
+    /// Counts one set: so many records with so many octets in an answer, under an owner with so many octets in front of
+    /// the origin.
+    pub fn of(records: u32, octets: usize, owner: usize) -> Large {
+        let needed = octets + owner + AROUND_BYTES;
+        let is_no_message = needed > usize::from(u16::MAX) || records > u32::from(u16::MAX);
+        Large {
+            datagram: (needed > MAX_UDP_BYTES).into(),
+            resolvers: (records > RESOLVER_RECORDS).into(),
+            message: is_no_message.into(),
+        }
+    }
+
+    /// Number of sets over a limit.
+    pub fn over(self, limit: SizeLimit) -> u32 {
+        match limit {
+            SizeLimit::Datagram => self.datagram,
+            SizeLimit::Resolvers => self.resolvers,
+            SizeLimit::Message => self.message,
+        }
+    }
+
+    /// With the sets of another count.
+    pub fn with(self, more: Large) -> Large {
+        self.change(more, u32::wrapping_add)
+    }
+
+    /// Without the sets of another count.
+    pub fn without(self, less: Large) -> Large {
+        self.change(less, u32::wrapping_sub)
+    }
+
+    /// Changes each number by another.
+    fn change(self, other: Large, by: fn(u32, u32) -> u32) -> Large {
+        Large {
+            datagram: by(self.datagram, other.datagram),
+            resolvers: by(self.resolvers, other.resolvers),
+            message: by(self.message, other.message),
+        }
+    }
+}
+
 /// Numbers of RRsets by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     few: [u32; FEW],
     many: OrdMap<u32, u32>,
-    /// Sets over each limit, in the order of [`SizeLimit::ALL`].
-    large: [u32; 3],
+    large: Large,
 }
 
 impl Sizes {
@@ -60,9 +109,9 @@ impl Sizes {
         self.many.get_max().map_or_else(few, |(count, _)| *count)
     }
 
-    /// Number of sets over a limit.
-    pub fn over(&self, limit: SizeLimit) -> u32 {
-        self.large[limit as usize]
+    /// Numbers of sets over each limit.
+    pub fn large(&self) -> Large {
+        self.large
     }
 
     /// Counts the sets of a node.
@@ -79,7 +128,7 @@ impl Sizes {
     pub(super) fn change(mut self, more: &Sizes, less: &Sizes) -> Sizes {
         for (other, by) in [(more, u32::wrapping_add as fn(u32, u32) -> u32), (less, u32::wrapping_sub)] {
             self.few.iter_mut().zip(other.few).for_each(|(sets, change)| *sets = by(*sets, change));
-            self.large.iter_mut().zip(other.large).for_each(|(sets, change)| *sets = by(*sets, change));
+            self.large = self.large.change(other.large, by);
             other.many.iter().for_each(|(count, change)| self.step(*count, *change, by));
         }
         self
@@ -97,13 +146,7 @@ impl Sizes {
             if octets + set.count as usize * wire::rr::FIXED_BYTES < MAX_UDP_BYTES / 2 {
                 continue;
             }
-            let needed = set.wire_bytes() + node.owner().len() + AROUND_BYTES;
-            let over = [
-                needed > MAX_UDP_BYTES,
-                set.count > RESOLVER_RECORDS,
-                needed > usize::from(u16::MAX) || set.count > u32::from(u16::MAX),
-            ];
-            self.large.iter_mut().zip(over).for_each(|(sets, is_over)| *sets = by(*sets, u32::from(is_over)));
+            self.large = self.large.change(Large::of(set.count, set.wire_bytes(), node.owner().len()), by);
         }
     }
 
@@ -113,5 +156,36 @@ impl Sizes {
             0 => _ = self.many.remove(&count),
             sets => _ = self.many.insert(count, sets),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::tests::zone;
+
+    #[test]
+    fn sets_are_counted_by_the_limits_that_they_are_over() {
+        let sized = |owner: &str, count: u32| -> String {
+            (0..count).map(|n| format!("{owner} 30 A 10.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255)).collect()
+        };
+        let sizes = |counts: &[u32]| {
+            let sets = counts.iter().enumerate().map(|(number, count)| sized(&format!("s{number}"), *count));
+            zone("w.x.", &format!("@ 30 SOA 1\n{}", sets.collect::<String>())).sizes.clone()
+        };
+        let large = |datagram, resolvers, message| Large { datagram, resolvers, message };
+        for (counts, most, expected) in [
+            (&[][..], 1, large(0, 0, 0)),
+            (&[1, 30], 30, large(0, 0, 0)),
+            (&[31, 100], 100, large(1, 0, 0)),
+            (&[101, 4_000, 2], 4_000, large(2, 2, 0)),
+            (&[101, 4_100, 80], 4_100, large(3, 2, 1)),
+        ] {
+            let sizes = sizes(counts);
+            assert_eq!((sizes.most_records(), sizes.large()), (most, expected), "{counts:?}");
+        }
+        // A few long records are over a message, and no number that resolvers mind.
+        assert_eq!(Large::of(3, 66_000, 4), large(1, 0, 1));
+        assert_eq!(SizeLimit::ALL.map(|limit| large(1, 2, 3).over(limit)), [1, 2, 3]);
     }
 }

@@ -59,11 +59,12 @@ const TYPED: [&str; 42] = [
 ];
 
 /// Other code of several words that is no quotation, and what it is.
-const OTHER: [(&str, &str); 9] = [
+const OTHER: [(&str, &str); 10] = [
     ("a member of [zones.\"NAME\"]", "a heading of the reference"),
     ("\"0 30 4 * * *\"", "a value of a key"),
     ("TYPE \\# LENGTH HEX", "a record, RFC 3597"),
     ("baremetal (2)", "a service type"),
+    ("max-records-per-type 0;", "a statement of BIND"),
     ("allowPrivilegeEscalation: true", "of Kubernetes"),
     ("figure: ...", "what a test prints"),
     ("{\"error\": \"…\"}", "JSON"),

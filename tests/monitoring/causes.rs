@@ -80,6 +80,28 @@ pub fn orders_that_one_replica_alone_was_given_fire_until_they_end() -> World {
     world
 }
 
+/// A service of a datacenter has more instances than resolvers take, until some of them leave. Answers of the region
+/// have a part of them.
+pub fn a_set_that_resolvers_refuse_fires_for_the_zone_that_has_no_law() -> World {
+    let world = World::start(&Plan::default());
+    let have = |instances: u8, serial| {
+        let addresses: String = (0..instances).map(|host| format!("big.svc.acme 30 IN A 10.0.9.{host}\n")).collect();
+        let records = zone_records(0, serial, 20, 2_592_000);
+        let more = read_zone(&format!("$ORIGIN {}\n{addresses}", ZONES[0]));
+        world.primary.replace_zone(&Dname::parse(ZONES[0]), &[records, more].concat());
+    };
+    have(101, 1100);
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        world.wait_firing("CnsLargeSets", &[("zone", ZONES[0]), ("limit", "resolvers"), ("instance", &instance)]);
+    }
+    assert!(world.firing("CnsLargeSets").iter().all(|alert| alert.labels["zone"] == ZONES[0]));
+    world.assert_only(&["CnsLargeSets"]);
+    have(100, 1200);
+    world.wait_quiet();
+    world
+}
+
 /// Two datacenters list name servers of their own, and the region has not been told which are its own.
 pub fn members_that_have_no_name_server_in_common_fire_for_their_region() -> World {
     let world = World::start(&Plan::default());

@@ -39,8 +39,8 @@ pub struct Plan {
     pub expire: u32,
     /// True if the first datacenter cannot be reached.
     pub missing: bool,
-    /// True if there are secondaries, damping, a zone with conflicts, and a dead primary, for series that a quiet world
-    /// has not.
+    /// True if there are secondaries, damping, a zone with conflicts and a large set, and a dead primary, for series
+    /// that a quiet world has not.
     pub busy: bool,
     /// True if name servers are checked; the datacenters' primary is the parent, and not one of those that are listed.
     pub probed: bool,
@@ -270,7 +270,10 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
         // A name with an address has an alias as well, which none of the real servers would load.
         let text = "$ORIGIN odd.test.\n@ 60 IN SOA ns. h. 7 30 60 2592000 30\n@ 60 IN NS ns.dc.invalid.\n\
                     web 30 IN A 192.0.2.1\nweb 30 IN CNAME old\n";
-        let odd = start_unloadable_primary(read_zone(text), &Arc::default());
+        // Another has more addresses than resolvers take.
+        let many = (0..101).map(|host| format!("many 30 IN A 192.0.2.{host}\n"));
+        let text: String = std::iter::once(text.to_string()).chain(many).collect();
+        let odd = start_unloadable_primary(read_zone(&text), &Arc::default());
         zones.push_str(&format!("\"odd.test\" = \"{odd}\"\n"));
         // The primary is no secondary of anything and says so at once; silence would be counted after a minute.
         let secondary = relays[0].address();

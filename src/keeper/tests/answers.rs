@@ -46,3 +46,61 @@ fn large_sets_are_answered_with_windows_that_follow_their_versions() {
     bench.drain("w2.x", None, true);
     assert_eq!((bench.ask("any.w.x"), bench.ask("web.w.x")), ((3, 0), (0, 1)));
 }
+
+#[test]
+fn sizes_are_shown_as_they_are_served() {
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
+    let law = |max| AnswersPlan::new(Law { max: NonZeroU32::new(max), pick: Pick::Rotate });
+    answer_by(&mut bench, &[("w.x", law(100))]);
+    let load = |bench: &mut Bench, serial: u32, counts: [u32; 2]| {
+        for (zone, network, count) in [("w1.x.", 1, counts[0]), ("w2.x.", 2, counts[1])] {
+            bench.load(zone, &format!("@ 30 SOA {serial}\n{}", addresses("web", network, count)), ZERO);
+        }
+    };
+    let shown = |bench: &Bench, zone: &str| -> Vec<String> {
+        let text = bench.keeper.metrics.render();
+        let families = ["rrset_records_max", "rrsets_large", "answers_large", "answers_partial_total"];
+        let is_of = |line: &&str| {
+            line.contains(&format!("zone=\"{zone}.\"")) && families.iter().any(|family| line[11..].starts_with(family))
+        };
+        let mut lines: Vec<String> =
+            text.lines().filter(is_of).map(|line| line[11..].replace(&format!("zone=\"{zone}.\""), "")).collect();
+        lines.retain(|line| !line.starts_with("rrsets_large") || !line.ends_with(" 0"));
+        lines
+    };
+    load(&mut bench, 1, [60, 60]);
+    let one = "rrset_records_max{} 60";
+    assert_eq!((shown(&bench, "w1.x"), shown(&bench, "w2.x")), (vec![one.to_owned()], vec![one.to_owned()]));
+    let united = |most: u32| {
+        [
+            format!("rrset_records_max{{}} {most}"),
+            "rrsets_large{limit=\"datagram\",} 1".into(),
+            "rrsets_large{limit=\"resolvers\",} 1".into(),
+        ]
+    };
+    let cut = |families: Vec<String>| [&["answers_large{limit=\"datagram\",} 1".to_owned()][..], &families].concat();
+    assert_eq!(shown(&bench, "w.x"), cut(united(120).to_vec()));
+    // A law with a larger number, and none.
+    for laws in [&[("w.x", law(101))][..], &[]] {
+        answer_by(&mut bench, laws);
+        let whole = "answers_large{limit=\"resolvers\",} 1".to_owned();
+        assert!(shown(&bench, "w.x").contains(&whole), "{:?}", shown(&bench, "w.x"));
+    }
+    answer_by(&mut bench, &[("w.x", law(8))]);
+    assert_eq!(shown(&bench, "w.x"), united(120));
+    // Behind a pin the pinned version counts.
+    let before = bench.number("w.x");
+    load(&mut bench, 2, [1, 1]);
+    assert_eq!(shown(&bench, "w.x"), ["rrset_records_max{} 2"]);
+    bench.pin("w.x", before).unwrap();
+    assert_eq!(shown(&bench, "w.x"), united(120));
+    // What fits no message, before anybody has asked and after.
+    load(&mut bench, 3, [5_000, 1]);
+    let parts = |bench: &Bench| shown(bench, "w1.x").into_iter().find(|line| line.starts_with("answers_partial"));
+    assert_eq!(parts(&bench).as_deref(), Some("answers_partial_total{} 0"));
+    bench.publisher.load().get(&name("w1.x")).unwrap().tally.count_part();
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert_eq!(parts(&bench).as_deref(), Some("answers_partial_total{} 1"));
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert_eq!(parts(&bench).as_deref(), Some("answers_partial_total{} 1"), "counted once");
+}

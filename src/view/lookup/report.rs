@@ -2,11 +2,13 @@
 
 use crate::keeper::{MemberStatus, PinStatus, ZoneStatus};
 use crate::publish::State;
+use crate::select::Pick;
 use crate::source::zookeeper::status::Session;
 use crate::source::zookeeper::zones::Explanation;
 use crate::source::zookeeper::{TreePlan, TreeStatus};
 use crate::transfer::PrimaryStatus;
 use crate::view::text::RecordText;
+use crate::zone::SizeLimit;
 use serde::Serialize;
 use wire::name::Name;
 use wire::rr::Set;
@@ -41,6 +43,8 @@ pub struct LookupStep {
     /// Owner of the records: the name itself, a wildcard, or a name above it.
     pub owner: Option<Name>,
     pub records: Vec<RecordReport>,
+    /// Sets of the name of which answers have a part, or that are larger than clients take.
+    pub sets: Vec<SetReport>,
     /// Records that the name had, as far back as the zone's history reaches.
     pub gone: Vec<GoneReport>,
     /// Records of a region's members that are not in the region.
@@ -64,6 +68,7 @@ impl LookupStep {
             zone: None,
             owner: None,
             records: Vec::new(),
+            sets: Vec::new(),
             gone: Vec::new(),
             left_out: Vec::new(),
             conflicts: Vec::new(),
@@ -183,6 +188,32 @@ impl RecordReport {
         };
         rrset.rdatas().map(record).collect()
     }
+}
+
+/// A set of which answers have a part, or that is larger than clients take.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct SetReport {
+    #[serde(rename = "type")]
+    pub rtype: String,
+    pub records: u32,
+    /// Records of it that an answer has.
+    pub answered: u32,
+    /// Limits that the whole set is over.
+    pub over: Vec<SizeLimit>,
+    /// What cuts answers; none if nothing does.
+    pub law: Option<LawReport>,
+}
+
+/// A law of answers.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct LawReport {
+    /// Addresses and services that an answer has at most; of other types it has at most 100.
+    pub max: u32,
+    /// Which they are; none for types of which all answers have the same.
+    pub pick: Option<Pick>,
+    /// The exception of the region that counts; none if there is none.
+    #[serde(rename = "match")]
+    pub pattern: Option<String>,
 }
 
 /// The version with which a record came.

@@ -3,12 +3,14 @@
 use super::*;
 use crate::keeper::{Contact, Lifetime, RegionSnapshot, SourceZone};
 use crate::merge::tests::{plain, plan};
-use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan};
+use crate::merge::{AnswersPlan, NamePattern, OwnerPattern, RdataNames, Region, RegionPlan, Selected};
 use crate::publish::{Identity, Published, Unknown};
+use crate::select::{Law, Pick};
 use crate::zone::History;
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,11 +69,11 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> Snapshot 
         conflicts: Arc::default(),
     };
     let regions = HashMap::from([(region.plan.origin.clone(), region)]);
-    Snapshot { published: Arc::new(published), sources, regions, drains: Vec::new() }
+    Snapshot { published: Arc::new(published), sources, regions, drains: Vec::new(), answers: HashMap::new() }
 }
 
 /// Two members out of lines, with their apexes.
-fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> Snapshot {
+pub fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> Snapshot {
     let mut plan = plan(&["w1.x", "w2.x"]);
     edit(&mut plan);
     let text = |serial: u32, lines: &str| Some(format!("@ 30 SOA {serial}\n@ 3600 NS ns.w1.x.\n{lines}"));
@@ -250,6 +252,66 @@ fn a_name_too_long_for_the_region_is_told_at_its_member() {
         text.ends_with("a-much-longer-region.x.: name-too-long: the name would be longer than 255 octets there\n"),
         "{text}"
     );
+}
+
+/// Gives the region w.x of a view laws of answers, one of them for the names below `seeds`.
+pub fn answer_by(view: &mut Snapshot, [usual, seeds]: [Law; 2]) {
+    let origin = name("w.x");
+    let names = vec![(NamePattern::parse("*.seeds").unwrap(), seeds)];
+    let plan = Arc::new(AnswersPlan { law: usual, names });
+    let region = &view.regions[&origin];
+    let zone = region.served.clone().unwrap();
+    let members = region.members.iter().map(|member| member.taken.clone()).collect();
+    let selected = Selected::new(None, &plan, &zone, Some(&region.plan), members);
+    let mut served = Served::clone(view.published.get(&origin).unwrap());
+    served.selections = selected.selections;
+    let all = view.published.iter().filter(|other| other.origin != origin).cloned().chain([Arc::new(served)]);
+    view.published = Arc::new(Published::new(Identity::default(), all.collect::<Vec<_>>(), 7));
+    view.answers = HashMap::from([(origin, plan)]);
+}
+
+#[test]
+fn what_answers_have_of_a_large_set_is_told_with_the_law() {
+    let many = |owner: &str, count: u32| -> String {
+        let line = |n: u32| format!("{owner} 30 A 10.0.{}.{}\n", n / 250, n % 250);
+        (0..count).map(line).collect()
+    };
+    let texts = (0..120).map(|n| format!("list 30 PTR p{n}\n")).collect::<String>();
+    let first = [&many("web", 120)[..], &many("a.seeds", 20), &many("few", 5), &texts].concat();
+    let mut view = two(|_| (), &first, &many("*.wild", 9));
+    let law = |max, pick| Law { max: NonZeroU32::new(max), pick };
+    answer_by(&mut view, [law(8, Pick::Rotate), law(16, Pick::Client)]);
+    let told = |view: &Snapshot, at: &str| -> Vec<String> {
+        explain(view, &name(at), None).steps[0].sets.iter().map(SetReport::describe).collect()
+    };
+    for (at, expected) in [
+        ("web.w.x", "A: 120 records, more than a datagram, 100 records; an answer has 8, others each time (max = 8)"),
+        ("a.seeds.w.x", "A: 20 records; an answer has 16, the same for a client (max = 16 for \"*.seeds\")"),
+        ("b.wild.w.x", "A: 9 records; an answer has 8, others each time (max = 8)"),
+        (
+            "list.w.x",
+            "PTR: 120 records, more than a datagram, 100 records; an answer has 100, always the same (max = 8)",
+        ),
+        ("web.w1.x", "A: 120 records, more than a datagram, 100 records; answers have all of them"),
+    ] {
+        assert_eq!(told(&view, at), [expected], "{at}");
+        let text = explain(&view, &name(at), None).describe();
+        assert!(text.contains(&format!("\n  {expected}\n")), "{text}");
+        // A question has as many records as are told.
+        let kind = if at.starts_with("list") { rtype::PTR } else { rtype::A };
+        let mut out = vec![0; 65_535];
+        answer::answer(&view.published, &question(&name(at), kind), false, 0, &mut out).unwrap();
+        let step = &explain(&view, &name(at), Some(kind)).steps[0];
+        assert_eq!(u32::from(u16::from_be_bytes([out[6], out[7]])), step.sets[0].answered, "{at}");
+    }
+    assert_eq!(told(&view, "few.w.x"), Vec::<String>::new());
+    assert_eq!(explain(&view, &name("web.w.x"), Some(rtype::TXT)).steps[0].sets, []);
+    let data = serde_json::json!(explain(&view, &name("a.seeds.w.x"), Some(rtype::A)));
+    let expected = serde_json::json!([{
+        "type": "A", "records": 20, "answered": 16, "over": [],
+        "law": { "max": 16, "pick": "client", "match": "*.seeds" },
+    }]);
+    assert_eq!(data["steps"][0]["sets"], expected);
 }
 
 #[test]

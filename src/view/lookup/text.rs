@@ -1,11 +1,14 @@
 //! Explanation as text for people.
 
 use super::report::{
-    Given, GoneReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
-    SourceReport, TreeReport,
+    Given, GoneReport, LawReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
+    SetReport, SourceReport, TreeReport,
 };
+use crate::select::Pick;
+use crate::view::sizes;
 use crate::view::status::describe_pin;
 use crate::view::text::{describe_version, format_seconds, or_dash, printable};
+use crate::zone::SizeLimit;
 use std::fmt::Write;
 
 impl Lookup {
@@ -78,6 +81,7 @@ fn write_step(text: &mut String, step: &LookupStep) {
         }
     }
     let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
+    step.sets.iter().for_each(|set| _ = writeln!(text, "  {}", set.describe()));
     step.records.iter().for_each(|record| write_record(text, record));
     if !step.gone.is_empty() {
         _ = writeln!(text, "  gone");
@@ -97,6 +101,27 @@ fn write_step(text: &mut String, step: &LookupStep) {
     if !step.regions.is_empty() {
         _ = writeln!(text, "  regions");
         step.regions.iter().for_each(|region| write_use(text, region));
+    }
+}
+
+impl SetReport {
+    /// How large the set is, and what answers have of it, in one line.
+    pub fn describe(&self) -> String {
+        let SetReport { rtype, records, answered, over, law } = self;
+        let is_no_message = over.contains(&SizeLimit::Message);
+        let over: Vec<String> = over.iter().map(|limit| sizes::name(*limit)).collect();
+        let over = if over.is_empty() { String::new() } else { format!(", more than {}", over.join(", ")) };
+        let Some(LawReport { max, pick, pattern }) = law else {
+            let all = if is_no_message { "no answer has all of them" } else { "answers have all of them" };
+            return format!("{rtype}: {records} records{over}; {all}");
+        };
+        let which = match pick {
+            Some(Pick::Rotate) => "others each time",
+            Some(Pick::Client) => "the same for a client",
+            None => "always the same",
+        };
+        let pattern = pattern.as_ref().map(|pattern| format!(" for \"{pattern}\"")).unwrap_or_default();
+        format!("{rtype}: {records} records{over}; an answer has {answered}, {which} (max = {max}{pattern})")
     }
 }
 

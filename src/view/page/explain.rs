@@ -8,8 +8,8 @@ use super::rows::Fact;
 use crate::view::columns::{Column, Table, Value, table};
 use crate::view::diff::Changes;
 use crate::view::lookup::{
-    ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordReport, RegionUse, SeenReport, SourceReport,
-    ZoneReport,
+    ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordReport, RegionUse, SeenReport, SetReport,
+    SourceReport, ZoneReport,
 };
 use askama::Template;
 use wire::name::Name;
@@ -35,6 +35,8 @@ struct StepCard {
     mark: Mark,
     explanation: String,
     zone: Option<Cell>,
+    /// Sets of which answers have a part, or that are larger than clients take.
+    sets: Vec<String>,
     records: Table,
     /// Records that are not in the answer: the explanation, and where they come from.
     left_out: Vec<(String, String, String)>,
@@ -93,6 +95,7 @@ fn step_card(step: &LookupStep, now: i64) -> StepCard {
         mark: mark_of(step.rcode),
         explanation: step.explanation.clone(),
         zone: step.zone.as_ref().map(zone),
+        sets: step.sets.iter().map(SetReport::describe).collect(),
         records: record_table(&step.records, now),
         left_out: step.left_out.iter().map(left_out).collect(),
         gone: step.gone.iter().map(|gone| (gone.text.to_string(), when(gone.gone_at, now), gone.gone)).collect(),

@@ -9,6 +9,7 @@ use crate::probe::Problem;
 use crate::publish::State;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report};
+use crate::view::sizes::Audience;
 use crate::view::text::because;
 use std::collections::HashSet;
 use wire::name::Name;
@@ -88,6 +89,12 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
             let held = count(held, "address", "addresses");
             add(Grade::Told, "held", link(), format!("{held} that members have withdrawn stay for a while"));
         }
+    }
+    let of_regions = report.regions.iter().map(|region| (&region.kept.region, region.sizes, &region.outward, true));
+    let of_zones = report.zones.iter().map(|zone| (&zone.kept.zone, zone.sizes, &zone.outward, false));
+    for (name, sizes, outward, is_region) in of_regions.chain(of_zones).filter(|(_, sizes, ..)| sizes.is_harmful()) {
+        let audience = Audience { is_region, has_secondaries: !outward.secondaries.is_empty() };
+        add(Grade::Warn, "large sets", zone_link(name), sizes.consequences(audience).join("; "));
     }
     for zone in report.zones.iter().filter(|zone| !told.contains(&zone.kept.zone)) {
         let (name, why) = (&zone.kept.zone, why(&zone.kept.zone));

@@ -183,6 +183,9 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
         Fact::new("conflicts", number(region.conflict_names as u64)),
         Fact::new("queries/s", zone_rate(whole, &region.region)),
     ];
+    if report.sizes.remark().is_some() {
+        facts.push(Fact::new("largest set", number(report.sizes.most_records.into())));
+    }
     if region.held_addresses > 0 {
         facts.push(Fact::new("held addresses", number(region.held_addresses as u64)));
     }

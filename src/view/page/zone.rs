@@ -17,6 +17,7 @@ use crate::view::history::{Version, Versions, list_versions};
 use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
+use crate::view::sizes::{Audience, SizesReport};
 use crate::view::status::describe_pin;
 use crate::view::text::{because, format_seconds, printable};
 use askama::Template;
@@ -48,6 +49,8 @@ pub struct ZonePage {
     regions: Vec<Cell>,
     /// Drains and pins that operators have ordered.
     orders: Vec<(Mark, String)>,
+    /// Which sets are large, and what follows from that.
+    large: Option<(Mark, String, Vec<String>)>,
     primaries: Table,
     transfers: Cell,
     recent: Table,
@@ -113,13 +116,15 @@ impl ZonePage {
     }
 
     /// Adds the facts about a region.
-    fn describe_region(&mut self, report: &Report, RegionReport { kept: region, .. }: &RegionReport, now: i64) {
+    fn describe_region(&mut self, report: &Report, whole: &RegionReport, now: i64) {
+        let region = &whole.kept;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         self.kind = "region";
         self.facts = vec![
             Fact::new("serial", serial(region.serial)),
             Fact::new("records", number(region.records)),
             Fact::new("names", number(region.names as u64)),
+            Fact::new("largest set", number(whole.sizes.most_records.into())),
             Fact::new("drift of the serial", number(region.drift.into())),
             Fact::new("held addresses", number(region.held_addresses as u64)),
         ];
@@ -130,6 +135,7 @@ impl ZonePage {
         let remarks = region.ns_fallback.then(|| alone.to_owned()).into_iter();
         let remarks = remarks.chain(region.servers_without_address.iter().map(without));
         self.remarks = remarks.collect::<Vec<_>>().join("; ");
+        self.describe_sizes(whole.sizes, true);
         self.members = members(&region.members, &zones, now);
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let member = |index: usize| Some(&region.members[index].zone);
@@ -148,10 +154,12 @@ impl ZonePage {
             Fact::new("serial", serial(kept.serial)),
             Fact::new("records", number(kept.records)),
             Fact::new("names", number(kept.names as u64)),
+            Fact::new("largest set", number(zone.sizes.most_records.into())),
             Fact::new("refreshed", ago(kept.refreshed_seconds_ago, now)),
             Fact::new("expires", ahead(kept.expires_in_seconds, now)),
         ];
         self.remarks = remarks(zone);
+        self.describe_sizes(zone.sizes, false);
         self.conflicts_title = format!("Conflicts at {}", count(kept.conflict_names, "name", "names"));
         let rows = kept.conflicts.iter().flat_map(|(name, told)| told.iter().map(move |told| (name, told)));
         self.conflicts =
@@ -191,6 +199,13 @@ impl ZonePage {
             }
             None => {}
         }
+    }
+
+    /// Adds which sets are large, and what follows from that.
+    fn describe_sizes(&mut self, sizes: SizesReport, is_region: bool) {
+        let grade = if sizes.is_harmful() { Grade::Warn } else { Grade::Told };
+        let consequences = sizes.consequences(Audience { is_region, has_secondaries: true });
+        self.large = sizes.counts().map(|counts| (Mark::new(grade, "large sets"), counts, consequences));
     }
 
     /// Adds the facts about secondaries.

@@ -118,7 +118,7 @@ impl Shard {
     }
 
     /// Place of a node: the bytes that hold it, and the octet at which it begins.
-    #[inline]
+    #[inline(always)]
     pub fn place(&self, names: usize, wide: bool, index: usize) -> (&Arc<[u8]>, usize) {
         let mut at = self.offset(names, wide, index);
         if at < self.bytes.len() {

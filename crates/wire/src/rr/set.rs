@@ -380,9 +380,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_services_rotate_and_other_records_do_not() {
+    fn addresses_services_and_texts_rotate_and_other_records_do_not() {
         let firsts = |set: &RRset| {
-            [0, 1, 5].map(|first| set.as_set().rdatas_from(first).map(|rdata| rdata[0]).collect::<Vec<_>>())
+            [0, 1 << 31, u32::MAX]
+                .map(|first| set.as_set().rdatas_from(first).map(|rdata| rdata[0]).collect::<Vec<_>>())
         };
         let addresses = RRset::build(rtype::A, 30, vec![[1, 0, 2, 1], [2, 0, 2, 1], [3, 0, 2, 1]]).unwrap();
         assert_eq!(firsts(&addresses), [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
@@ -391,7 +392,9 @@ mod tests {
         let services = RRset::build(rtype::SRV, 30, services.to_vec()).unwrap();
         assert_eq!(firsts(&services), [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
         let texts = RRset::build(rtype::TXT, 30, vec![&[0u8][..], &[1, 7]]).unwrap();
-        assert_eq!(firsts(&texts), [[0, 1], [0, 1], [0, 1]]);
+        assert_eq!(firsts(&texts), [[0, 1], [1, 0], [1, 0]]);
+        let names = RRset::build(rtype::PTR, 30, vec![&[0u8][..], &[1, b'a', 0]]).unwrap();
+        assert_eq!(firsts(&names), [[0, 1], [0, 1], [0, 1]]);
     }
 
     proptest! {

@@ -1,0 +1,32 @@
+//! Sets of a name that are cut in answers, or larger than clients take.
+
+use super::report::{LawReport, LookupStep, RecordFate, SetReport};
+use crate::keeper::Snapshot;
+use crate::publish::Served;
+use crate::select::Selection;
+use crate::zone::{Large, SizeLimit, Zone};
+use wire::rr::{Set, TypeName};
+
+/// Tells the sets of a step of which answers have a part, or that are over a limit.
+pub fn add_sets(view: &Snapshot, served: &Served, zone: &Zone, wanted: Option<u16>, step: &mut LookupStep) {
+    let Some(node) = zone.get(step.asked().as_wire()).filter(|_| step.outcome == RecordFate::Records) else { return };
+    let plan = view.answers.get(&served.origin);
+    let law = |selection: &Selection| {
+        let plan = plan?;
+        let exception = plan.exception(step.asked(), &zone.origin);
+        let (pattern, law) = exception.map_or((None, plan.law), |(pattern, law)| (Some(pattern), *law));
+        let pattern = pattern.map(ToString::to_string);
+        Some(LawReport { max: law.max?.get(), pick: selection.pick(), pattern })
+    };
+    let tell = |set: Set<'_>| {
+        let large = Large::of(set.count, set.wire_bytes(), node.owner().len());
+        let over = SizeLimit::ALL.into_iter().filter(|limit| large.over(*limit) > 0).collect();
+        let selection = served.selections.find(node.owner(), set);
+        let answered = selection.map_or(set.count, Selection::most);
+        let rtype = TypeName(set.rtype).to_string();
+        SetReport { rtype, records: set.count, answered, over, law: selection.and_then(law) }
+    };
+    let asked = node.rrsets().filter(|set| wanted.is_none_or(|wanted| wanted == set.rtype));
+    let told = asked.map(tell).filter(|set| set.answered < set.records || !set.over.is_empty());
+    step.sets = told.collect();
+}
