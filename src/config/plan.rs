@@ -5,6 +5,7 @@
 use crate::acl::Rule;
 use crate::client::Server;
 use crate::config::Config;
+use crate::config::addresses::describe_addresses;
 use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::select::{Law, Pick};
 use crate::source::zookeeper::TreePlan;
@@ -301,6 +302,9 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
     if !region.exclude.is_empty() {
         let patterns: Vec<String> = region.exclude.iter().map(describe_pattern).collect();
         writeln!(out, "    without {}", join(&patterns))?;
+    }
+    for line in describe_addresses(&region.addresses) {
+        writeln!(out, "    {line}")?;
     }
     if let Some(most) = region.max_set {
         writeln!(out, "    at most {most} records in a set")?;
