@@ -38,7 +38,7 @@ pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
 pub use snapshot::{RegionSnapshot, Snapshot, Snapshots};
 pub use sources::{Contact, SourceZone};
-pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, ZoneStatus};
+pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Unfiltered, ZoneStatus};
 
 use crate::acl::Prefix;
 use crate::budget::{Budget, Kept};

@@ -44,7 +44,7 @@ pub use intake::{Held, Intake, Touched, TracedMember};
 pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
-pub use private::AlikeNames;
+pub use private::{Alike, AlikeNames};
 pub use reasons::{Conflict, ConflictKind, LeftOut, NewConflicts, Place};
 pub use sink::{Contribution, Trace};
 

@@ -6,12 +6,11 @@
 
 use crate::acl::Prefix;
 use crate::config::secondaries::read_prefix;
-use crate::merge::{AddressPlan, AddressRules};
+use crate::merge::AddressRules;
 use settings::fields::{Fields, put};
 use settings::read::Reader;
 use settings::schema::{Key, Kind, Table, key};
-use settings::tree::Node;
-use std::fmt::Write;
+use settings::tree::{Node, Value};
 
 /// `addresses` of a region or a member
 pub static ADDRESSES: Table<AddressRules> = Table {
@@ -21,12 +20,11 @@ pub static ADDRESSES: Table<AddressRules> = Table {
         key("only", "", "prefixes of those that come, of both families; default: all").takes(Kind::Own(
             "address prefixes",
             |r, key, node, rules| {
-                let prefixes = read_prefixes(r, key, node);
-                if prefixes.as_ref().is_some_and(Vec::is_empty) {
+                if matches!(&node.value, Value::List(items) if items.is_empty()) {
                     let advice = "write prefixes such as [\"198.51.100.0/24\"], or remove it";
                     r.error(node.at, format!("\"{key}\" is empty, so that no address would be left; {advice}"));
                 }
-                put(&mut rules.only, prefixes)
+                put(&mut rules.only, read_prefixes(r, key, node))
             },
         )),
         key("exclude", "[]", "prefixes of those that do not come")
@@ -55,21 +53,4 @@ fn read_prefixes(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Vec<
     let items = reader.items(key, node, false, "a list of prefixes such as [\"10.0.0.0/8\", \"fd00::/8\"]")?;
     let twice = |prefix: &Prefix| format!("\"{key}\" lists {prefix} twice; remove one");
     Some(reader.distinct(key, items, |r, key, node| read_prefix(r, key, node, ""), Prefix::eq, twice))
-}
-
-/// Describes rules for addresses, a line each.
-pub fn describe_addresses(AddressPlan { all, members }: &AddressPlan) -> Vec<String> {
-    let own = members.iter().map(|(member, rules)| (format!("addresses of {member}"), rules));
-    let every = [("addresses".to_owned(), all)].into_iter().filter(|(_, rules)| !rules.is_empty());
-    let list = |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ");
-    let describe = |(mut text, rules): (String, &AddressRules)| {
-        if !rules.only.is_empty() {
-            _ = write!(text, " only in {}", list(&rules.only));
-        }
-        if !rules.exclude.is_empty() {
-            _ = write!(text, " without {}", list(&rules.exclude));
-        }
-        text
-    };
-    every.chain(own).map(describe).collect()
 }

@@ -20,15 +20,18 @@ pub struct AlikeNames {
     owners: BTreeSet<Box<[u8]>>,
 }
 
-impl AlikeNames {
-    /// Number of names.
-    pub fn count(&self) -> usize {
-        self.owners.len()
-    }
+/// What operators are told of such names.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Alike {
+    pub names: usize,
+    pub example: Name,
+}
 
-    /// One of the names, always the same as long as it is there.
-    pub fn example(&self, origin: &Name) -> Option<Name> {
-        self.owners.first().map(|owner| Name::join(owner, origin))
+impl AlikeNames {
+    /// Number of names, and one of them, the same as long as it is there and no other comes before; none without any.
+    pub fn told(&self, origin: &Name) -> Option<Alike> {
+        let first = self.owners.first()?;
+        Some(Alike { names: self.owners.len(), example: Name::join(first, origin) })
     }
 
     /// Notes how the addresses of a name are.

@@ -232,14 +232,13 @@ fn names_with_addresses_that_are_alike_are_counted() {
     ];
     let mut region = Region::new(plan(&["w1.x", "w2.x"]));
     region.merge_all(&members, Instant::now());
-    let told = |region: &Region| {
-        (region.alike.count(), region.alike.example(&region.plan.origin).map(|name| name.to_string()))
-    };
-    assert_eq!(told(&region), (1, Some("web.w.x.".to_owned())));
+    let told = |region: &Region| region.alike.told(&region.plan.origin);
+    let one = |example: &str| Some(Alike { names: 1, example: name(example) });
+    assert_eq!(told(&region), one("web.w.x"));
     let next = member("w2.x.", 2, "db 30 A 10.88.0.2\npublic 30 A 198.51.100.1");
     let changed = ["web.w2.x", "db.w2.x"].map(|text| (1, name(text))).to_vec();
     region.merge_changed(&[members[0].clone(), next], changed, Instant::now());
-    assert_eq!(told(&region), (1, Some("db.w.x.".to_owned())));
+    assert_eq!(told(&region), one("db.w.x"));
     region.merge_all(&[members[0].clone(), None], Instant::now());
-    assert_eq!(told(&region), (0, None));
+    assert_eq!(told(&region), None);
 }

@@ -17,7 +17,7 @@ use crate::view::history::{Version, Versions, list_versions};
 use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
-use crate::view::status::describe_pin;
+use crate::view::status::{address_warnings, describe_pin};
 use crate::view::text::{because, format_seconds, printable};
 use askama::Template;
 use std::collections::HashMap;
@@ -129,6 +129,7 @@ impl ZonePage {
         let without = |server: &Name| format!("name server {} has no address in the region", short(server));
         let remarks = region.ns_fallback.then(|| alone.to_owned()).into_iter();
         let remarks = remarks.chain(region.servers_without_address.iter().map(without));
+        let remarks = remarks.chain(address_warnings(region));
         self.remarks = remarks.collect::<Vec<_>>().join("; ");
         self.members = members(&region.members, &zones, now);
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
