@@ -57,6 +57,8 @@ fn the_example_shows_every_key() {
             "notify" => example["secondaries"]["notify"].get(1),
             "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
             "[aggregations.\"NAME\"] damping" => example["aggregations"]["us-east.cns.example.com"].get("damping"),
+            "answers" => example["aggregations"]["us-east.cns.example.com"].get("answers"),
+            "[[aggregations.\"NAME\".names]]" => example["aggregations"]["us-east.cns.example.com"]["names"].get(0),
             "[[drains]]" => example["drains"].get(0),
             path => example.get(path.trim_matches(['[', ']'])),
         };
@@ -93,9 +95,8 @@ fn the_defaults_of_the_schema_are_true() {
             "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
             "[aggregations.\"NAME\"] damping" => damping,
-            "" | "[[drains]]" | "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => {
-                continue;
-            }
+            "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" => continue,
+            "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" | "answers" => continue,
             path => path,
         });
         spelled.push('\n');
@@ -115,4 +116,5 @@ fn the_defaults_of_the_schema_are_true() {
     assert_eq!((plain.control, plain.log, plain.history), (spelled.control, spelled.log, spelled.history));
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));
     assert_eq!((plain.keys, plain.outgoing, plain.targets), (spelled.keys, spelled.outgoing, spelled.targets));
+    assert_eq!((plain.answers, plain.client_subnet_from), (spelled.answers, spelled.client_subnet_from));
 }

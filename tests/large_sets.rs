@@ -90,6 +90,11 @@ struct World {
 impl World {
     /// Starts it, and waits until these regions have all members.
     async fn start(regions: &str, names: &[&str]) -> World {
+        World::start_with("", regions, names).await
+    }
+
+    /// Starts it with further lines of `[server]`.
+    async fn start_with(server: &str, regions: &str, names: &[&str]) -> World {
         let mut plan = String::from("[zones]\n");
         let mut primaries = Vec::new();
         for (index, origin) in DATACENTERS.iter().enumerate() {
@@ -101,7 +106,8 @@ impl World {
         let members = format!("members = {DATACENTERS:?}\nns = [\"ns1.example.com\"]\n");
         plan.push_str(&regions.replace("MEMBERS", &members));
         let folder = Folder::new();
-        let daemon = Aggregator::start(&folder, &plan);
+        let settings = Settings { server: server.to_owned(), ..Settings::new(&plan) };
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
         let mut client = Client::new(daemon.address());
         for region in names {
             wait_until(&format!("{region} is there"), PATIENCE, || client.serial(&Dname::parse(region)));
@@ -163,6 +169,58 @@ async fn resolvers_resolve_every_name_of_a_region() {
         };
         assert_eq!([answer_to(250), answer_to(1_000)], [(0, 84), (2, 0)], "{} has a limit", resolver.name());
     }
+}
+
+/// Resolvers that tell of their clients' subnets serve each its own records, and from their caches, too, as far as an
+/// answer holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn resolvers_serve_each_client_its_own_records() {
+    let regions = format!("[aggregations.\"{REGION}\"]\nMEMBERSanswers = {{ max = 8, pick = \"client\" }}\n");
+    let world = World::start_with("client_subnet_from = [\"127.0.0.1\"]", &regions, &[REGION]).await;
+    let region = Dname::parse(REGION);
+    let owner = Dname::parse(&service(CHANGED, REGION));
+    let asked = || {
+        let metrics = world.daemon.metrics();
+        let count = |line: &str| line.strip_prefix("aggregator_queries_total{transport=\"udp\"} ")?.parse::<u32>().ok();
+        metrics.lines().find_map(count).expect("a count")
+    };
+    let resolvers = PackagedResolver::start_telling(&world.folder, &region, world.daemon.address());
+    let mut all = Vec::new();
+    for resolver in &resolvers {
+        let ask = |net: u8, host: u8| {
+            let answer =
+                resolver.resolve_from(Ipv4Addr::new(127, 1, net, host).into(), &owner, rtype::A).expect("answer");
+            let records: std::collections::BTreeSet<Vec<u8>> =
+                answer.answer.iter().map(|record| record.rdata.clone()).collect();
+            assert_eq!((answer.rcode(), records.len()), (0, 8), "{}", resolver.name());
+            records
+        };
+        let first: Vec<_> = (0..20).map(|net| ask(net, 1)).collect();
+        let before = asked();
+        let again: Vec<_> = (0..20).map(|net| ask(net, 2)).collect();
+        assert_eq!(asked(), before, "{} has cached what holds for each subnet", resolver.name());
+        assert_eq!(first, again, "{}: neighbours get the same", resolver.name());
+        assert!(first.iter().collect::<HashSet<_>>().len() >= 19, "{}: subnets get their own", resolver.name());
+        all.push(first);
+    }
+    assert_eq!(all[0], all[1], "a client's records do not depend on its resolver");
+    // Without a list of resolvers to believe, the resolver is the one client that there is.
+    world.daemon.write_plan(&world.plan);
+    assert_eq!(world.daemon.verb(&["reload"]).code, 0);
+    let mut client = Client::new(world.daemon.address());
+    let mut answer = |data: &[u8]| {
+        let mut query = Query::new(&owner, rtype::A).encode(client.take_id());
+        let id = u16::from_be_bytes([query[0], query[1]]);
+        query[11] = 1;
+        query.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, data.len() as u8 + 4, 0, 8, 0, data.len() as u8]);
+        query.extend(data);
+        client.send_udp(&query).expect("sent");
+        let bytes = client.receive_udp(id).expect("answer");
+        let records = decode(&bytes).expect("message").answer;
+        (records.into_iter().map(|record| record.rdata).collect::<HashSet<_>>(), bytes.len())
+    };
+    let (one, other) = (answer(&[0, 1, 24, 0, 198, 51, 100]), answer(&[0, 1, 24, 0, 198, 51, 101]));
+    assert_eq!((one.0.len(), &one), (8, &other));
 }
 
 /// The records of a set in a zone.

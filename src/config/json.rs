@@ -37,6 +37,7 @@ pub fn describe_plan(config: &Config) -> Value {
                 "key": tls.key,
             })),
         },
+        "client_subnet_from": config.client_subnet_from.iter().map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
         "hold_down": seconds(config.hold_down),
         "memory": config.memory,
         "keys": config.secret_files.iter().map(|(name, file)| json!({

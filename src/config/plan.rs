@@ -127,6 +127,9 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
     if let Some(tls) = &listen.tls {
         writeln!(out, "  DNS over TLS: {}, certificate {}", join(&tls.listen), tls.certificate.display())?;
     }
+    if !config.client_subnet_from.is_empty() {
+        writeln!(out, "  EDNS Client Subnet believed of {}", join(&config.client_subnet_from))?;
+    }
     writeln!(
         out,
         "  UDP threads for each address: {}; TCP connections: {}, {} a client, closed after {idle} of silence",

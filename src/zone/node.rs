@@ -29,7 +29,8 @@ pub struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// Takes a node that [`Node::write`] wrote.
-    #[inline]
+    // As for the search in a shard.
+    #[inline(always)]
     pub(super) fn take(bytes: &mut &'a [u8]) -> Node<'a> {
         let head = take_number(bytes);
         let owner = take_sized(bytes);

@@ -1,4 +1,4 @@
-//! Real resolvers: BIND, Unbound, Knot PackagedResolver and PowerDNS Recursor, as they are packaged.
+//! Real resolvers: BIND, Unbound, Knot Resolver and PowerDNS Recursor, as they are packaged.
 //!
 //! A resolver is told where zones are, where it may listen and write, and not to validate, since the root that its keys
 //! are for is not asked here. All else is what the package or the program has by itself: limits on what it takes above
@@ -9,7 +9,7 @@ use super::peer::program_path;
 use super::{Client, Dname, Folder, Message, Port, Process, Query, rtype};
 use std::fmt::Write;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -36,7 +36,16 @@ pub struct PackagedResolver {
 impl PackagedResolver {
     /// Starts one of each, which ask `server` for these zones, and waits until all resolve them.
     pub fn start_all(folder: &Folder, zones: &[&Dname], server: SocketAddr) -> Vec<PackagedResolver> {
-        let mut resolvers: Vec<PackagedResolver> = KINDS
+        PackagedResolver::start_kinds(&KINDS, folder, zones, server)
+    }
+
+    fn start_kinds(
+        kinds: &[(&'static str, Configure)],
+        folder: &Folder,
+        zones: &[&Dname],
+        server: SocketAddr,
+    ) -> Vec<PackagedResolver> {
+        let mut resolvers: Vec<PackagedResolver> = kinds
             .iter()
             .map(|(name, configure)| PackagedResolver::start(name, *configure, folder, zones, server))
             .collect();
@@ -70,6 +79,13 @@ impl PackagedResolver {
         PackagedResolver { name, address, process }
     }
 
+    /// Starts Unbound and PowerDNS Recursor, which tell `server` of their clients' subnets.
+    pub fn start_telling(folder: &Folder, zone: &Dname, server: SocketAddr) -> Vec<PackagedResolver> {
+        let kinds: [(&str, Configure); 2] =
+            [("unbound", configure_telling_unbound), ("pdns_recursor", configure_telling_recursor)];
+        PackagedResolver::start_kinds(&kinds, folder, &[zone], server)
+    }
+
     /// Name of the program.
     pub fn name(&self) -> &'static str {
         self.name
@@ -77,7 +93,12 @@ impl PackagedResolver {
 
     /// Asks as the resolver library of a host does: over UDP, and again over TCP when the answer is truncated.
     pub fn resolve(&self, name: &Dname, rtype: u16) -> io::Result<Message> {
-        let mut client = Client::new(self.address).with_deadline(Duration::from_secs(15));
+        self.resolve_from(self.address.ip(), name, rtype)
+    }
+
+    /// Asks from an address of loopback.
+    pub fn resolve_from(&self, source: IpAddr, name: &Dname, rtype: u16) -> io::Result<Message> {
+        let mut client = Client::between(source, self.address).with_deadline(Duration::from_secs(15));
         let query = question(name, rtype);
         let answer = client.ask(&query)?;
         if answer.is_truncated() { client.ask_tcp(&query) } else { Ok(answer) }
@@ -122,7 +143,26 @@ fn configure_unbound(home: &Path, address: SocketAddr, zones: &[&Dname], server:
     ["-d", "-p", "-c", &configuration.display().to_string()].map(String::from).to_vec()
 }
 
-/// Knot PackagedResolver with the modules and the size of the cache that its package sets. Those that ask the root by
+/// Unbound with its module for subnets, which leaves no room for the one that validates.
+fn configure_telling_unbound(home: &Path, address: SocketAddr, zones: &[&Dname], server: SocketAddr) -> Vec<String> {
+    let arguments = configure_unbound(home, address, zones, server);
+    let configuration = home.join("unbound.conf");
+    let text = std::fs::read_to_string(&configuration).expect("configuration");
+    let told = format!("server:\n module-config: \"subnetcache iterator\"\n send-client-subnet: {}\n", server.ip());
+    write_file(&configuration, &text.replacen("server:\n", &told, 1));
+    arguments
+}
+
+/// PowerDNS Recursor tells nobody of clients on loopback unless it is asked to.
+fn configure_telling_recursor(home: &Path, address: SocketAddr, zones: &[&Dname], server: SocketAddr) -> Vec<String> {
+    let arguments = configure_recursor(home, address, zones, server);
+    let configuration = home.join("recursor.conf");
+    let text = std::fs::read_to_string(&configuration).expect("configuration");
+    write_file(&configuration, &format!("{text}edns-subnet-allow-list={}\necs-add-for=127.0.0.0/8\n", server.ip()));
+    arguments
+}
+
+/// Knot Resolver with the modules and the size of the cache that its package sets. Those that ask the root by
 /// themselves are left out, as is the root's key.
 fn configure_kresd(home: &Path, address: SocketAddr, zones: &[&Dname], server: SocketAddr) -> Vec<String> {
     let mut text = format!(

@@ -1,6 +1,7 @@
 //! Answers to single questions, as short text; what Knot and NSD say is compared in `tests/differential.rs`.
 
 mod subnet;
+mod windows;
 
 use super::*;
 use crate::publish::Identity;

@@ -48,7 +48,8 @@ impl Shard {
     }
 
     /// The number of the node of an owner, and where it is.
-    #[inline]
+    // Every query comes through here, and other callers must not cost it a call.
+    #[inline(always)]
     pub fn find(&self, hash: u64, owner: &[u8]) -> Option<(usize, &Arc<[u8]>, usize)> {
         let (names, wide) = self.head();
         self.find_tag(names, hash as u16, |index| {
