@@ -104,12 +104,16 @@ async fn fabric_addresses_stay_in_their_datacenters() {
     assert!(text(daemon.verb(&["status"])).contains("2 names with private addresses alike"));
     assert!(daemon.metrics().contains(&format!("aggregator_region_alike_addresses{{region=\"{REGION}.\"}} 2\n")));
 
+    let check = text(daemon.verb(&["check"]));
+    assert!(check.contains(&format!("warning: region {REGION}.: {warning}\n")), "{check}");
+
     // A reload leaves them out, and a secondary follows by differences.
     let mut secondary = Knotd::start_secondary(&folder, &SecondaryPlan::new(daemon.address(), &[&region]));
     secondary.wait_for_serial(&region, before[0].serial());
     let told = format!("notify = [\"{}\"]\n", secondary.address());
     let filtered = format!("{plan}{told}{RULES}");
     daemon.write_plan(&filtered);
+    assert!(!text(daemon.verb(&["check"])).contains("nobody can tell apart"), "the file has the remedy");
     text(daemon.verb(&["reload"]));
     let after = settled(2 * usize::from(INSTANCES));
     assert!(!has_fabric(&after) && after[0].serial() > before[0].serial());
@@ -137,6 +141,8 @@ async fn fabric_addresses_stay_in_their_datacenters() {
     let past = format!("  api.svc.acme.{REGION}. leads to u");
     assert!(status.contains(&past) && status.contains(" is not filtered as the region is\n"), "{status}");
     assert!(!status.contains("private"), "{status}");
+    let check = text(daemon.verb(&["check"]));
+    assert!(check.contains(&format!("warning: region {REGION}.: {}", past.trim_start())), "{check}");
     let json: serde_json::Value =
         serde_json::from_str(&text(daemon.verb(&["status", REGION, "--json"]))).expect("JSON");
     assert_eq!(json["regions"][0]["alike_addresses"], serde_json::Value::Null);

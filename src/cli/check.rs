@@ -3,11 +3,13 @@
 //! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
 //! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
 //! runs with it may hold the addresses; those in use are then named in a note instead of refused.
+//! It is asked what is doubtful about addresses in regions.
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
 //! Cost: O(file); opens one or two sockets for each address.
 
+use crate::cli::addresses::find_doubtful_addresses;
 use crate::cli::live::check_live;
 use crate::cli::{Outcome, fail, print, print_failed, print_json};
 use crate::config::{Config, ConfigErrors};
@@ -133,6 +135,9 @@ fn examine(config: &Config) -> Findings {
             "a server runs with the control socket {socket} and is taken to be the one that listens on {}",
             held.join(", ")
         ));
+    }
+    if running {
+        findings.warnings.extend(find_doubtful_addresses(config));
     }
     findings
 }

@@ -21,7 +21,7 @@ use crate::notify::TargetStatus;
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::transfer::{self, SilenceStatus};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -288,17 +288,24 @@ pub fn describe_pin(pin: &PinStatus) -> String {
 
 /// Says what is doubtful about the addresses that clients of a region get.
 pub fn address_warnings(region: &RegionStatus) -> Vec<String> {
-    let alike = region.alike_addresses.as_ref().map(|Alike { names, example }| {
-        let names = if *names == 1 { "1 name has".to_owned() } else { format!("{names} names have") };
-        format!(
-            "{names} addresses of one private network from several members, which nobody can tell apart, such as \
-             {example}; leave them out with \"addresses\""
-        )
-    });
-    let unfiltered = region.unfiltered.as_ref().map(|Unfiltered { name, target, zone }| {
-        format!("{name} leads to {target}, and zone {zone} is not filtered as the region is")
-    });
+    let alike = region.alike_addresses.as_ref().map(|Alike { names, example }| describe_alike(*names as u64, example));
+    let unfiltered = region.unfiltered.as_ref();
+    let unfiltered = unfiltered.map(|Unfiltered { name, target, zone }| describe_unfiltered(name, target, zone));
     alike.into_iter().chain(unfiltered).collect()
+}
+
+/// Describes names with private addresses of several members.
+pub fn describe_alike(names: u64, example: impl Display) -> String {
+    let names = if names == 1 { "1 name has".to_owned() } else { format!("{names} names have") };
+    format!(
+        "{names} addresses of one private network from several members, which nobody can tell apart, such as {example}; \
+         leave them out with \"addresses\""
+    )
+}
+
+/// Describes a record by which clients of a filtered region get to other addresses.
+pub fn describe_unfiltered(name: impl Display, target: impl Display, zone: impl Display) -> String {
+    format!("{name} leads to {target}, and zone {zone} is not filtered as the region is")
 }
 
 /// Writes one drain.
