@@ -44,9 +44,27 @@ fn datacenter(index: usize, serial: u32, up: bool) -> Zone {
             records.extend(up.then(|| (owner("web.svc.acme"), Data::A(address))));
         }
     }
+    zone(index, serial, records)
+}
+
+/// A datacenter's zone of these records.
+fn zone(index: usize, serial: u32, records: Vec<(Name, Data)>) -> Zone {
     let server = name("ns1.example.com");
     let apex = Apex { mname: server.clone(), rname: name("hostmaster.example.com"), name_servers: vec![server] };
-    Zone::new(name(origin), apex, Serial(serial), records)
+    Zone::new(name(DATACENTERS[index]), apex, Serial(serial), records)
+}
+
+/// Starts primaries of these zones; returns also the beginning of a configuration.
+async fn start_primaries(zones: [Zone; 2]) -> (Vec<Primary>, String) {
+    let mut primaries = Vec::new();
+    let mut plan = String::from("[zones]\n");
+    for (zone, origin) in zones.into_iter().zip(DATACENTERS) {
+        let primary = Primary::start("127.0.0.1:0".parse().expect("address")).await.expect("a primary");
+        primary.publish(zone);
+        plan.push_str(&format!("\"{origin}\" = \"{}\"\n", primary.address()));
+        primaries.push(primary);
+    }
+    (primaries, plan)
 }
 
 /// The addresses of a name in what was transferred or dumped.
@@ -69,14 +87,7 @@ fn text(output: Output) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fabric_addresses_stay_in_their_datacenters() {
-    let mut primaries = Vec::new();
-    let mut plan = String::from("[zones]\n");
-    for (index, origin) in DATACENTERS.iter().enumerate() {
-        let primary = Primary::start("127.0.0.1:0".parse().expect("address")).await.expect("a primary");
-        primary.publish(datacenter(index, 7, true));
-        plan.push_str(&format!("\"{origin}\" = \"{}\"\n", primary.address()));
-        primaries.push(primary);
-    }
+    let (primaries, mut plan) = start_primaries([datacenter(0, 7, true), datacenter(1, 7, true)]).await;
     plan.push_str(&format!(
         "[transfer]\nrefresh_min = \"1d\"\nrefresh_max = \"1d\"\n[secondaries]\nallow_transfer = [\"127.0.0.1\"]\n\
          [aggregations.\"{REGION}\"]\nmembers = {DATACENTERS:?}\nns = [\"ns1.example.com\"]\nmname = \"self\"\n{DAMPING}"
@@ -187,4 +198,22 @@ async fn fabric_addresses_stay_in_their_datacenters() {
     daemon.write_plan(&filtered);
     daemon.kill_and_restart(|| primaries[0].publish(datacenter(0, 9, true)));
     assert!(!has_fabric(&settled(2 * usize::from(INSTANCES))));
+}
+
+/// What a filter leaves out counts for nothing: a reload must not drain the last datacenter that gives the region anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datacenter_of_fabric_addresses_alone_does_not_keep_a_region() {
+    let fabric = (name(&format!("db.svc.acme.{}", DATACENTERS[1])), Data::A(Ipv4Addr::new(10, 88, 0, 200)));
+    let (_primaries, zones) = start_primaries([datacenter(0, 7, true), zone(1, 7, vec![fabric])]).await;
+    let plan = format!("{zones}[aggregations.\"{REGION}\"]\nmembers = {DATACENTERS:?}\nns = [\"ns1.example.com\"]\n");
+    let folder = Folder::new();
+    let daemon = Aggregator::start(&folder, &plan);
+    let mut client = Client::new(daemon.address());
+    wait_until("the region is there", PATIENCE, || client.serial(&Dname::parse(REGION)));
+    let drain = format!("[[drains]]\nmember = \"{}\"\n", DATACENTERS[0]);
+    daemon.write_plan(&format!("{plan}{RULES}{drain}"));
+    let refused = daemon.verb(&["reload"]);
+    assert!(refused.code != 0 && refused.stderr.contains("would be left without any data"), "{refused:?}");
+    daemon.write_plan(&format!("{plan}{drain}"));
+    text(daemon.verb(&["reload"]));
 }
