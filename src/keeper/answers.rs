@@ -15,11 +15,13 @@ impl Keeper {
             let kept = self.regions.get(name);
             let source = self.sources.get(name).and_then(|source| source.zone.as_ref());
             let Some(zone) = kept.map_or(source, |kept| kept.served()) else { continue };
-            let intakes = kept.iter().flat_map(|kept| &kept.intakes);
-            let members: Box<Members> = intakes.map(|intake| intake.zone().cloned()).collect();
+            let members = || kept.iter().flat_map(|kept| &kept.intakes).map(|intake| intake.zone());
             let selected = match self.selected.remove(name) {
-                Some(before) if before.is_of(plan, zone, &members) => before,
-                before => Selected::new(before, plan, zone, kept.map(|kept| &kept.region.plan), members),
+                Some(before) if before.is_of(plan, zone, members()) => before,
+                before => {
+                    let members: Box<Members> = members().map(|zone| zone.cloned()).collect();
+                    Selected::new(before, plan, zone, kept.map(|kept| &kept.region.plan), members)
+                }
             };
             all.insert(name.clone(), selected);
         }

@@ -105,11 +105,16 @@ impl Selected {
     }
 
     /// Returns true if these are the selections of a version, of members and of laws.
-    pub fn is_of(&self, plan: &Arc<AnswersPlan>, zone: &Arc<Zone>, members: &Members) -> bool {
-        let pointer = |zone: &Option<Arc<Zone>>| zone.as_ref().map(Arc::as_ptr);
+    pub fn is_of<'z>(
+        &self,
+        plan: &Arc<AnswersPlan>,
+        zone: &Arc<Zone>,
+        members: impl Iterator<Item = Option<&'z Arc<Zone>>>,
+    ) -> bool {
+        let before = self.members.iter().map(|zone| zone.as_ref().map(Arc::as_ptr));
         Arc::ptr_eq(&self.plan, plan)
             && Arc::ptr_eq(&self.zone, zone)
-            && self.members.iter().map(pointer).eq(members.iter().map(pointer))
+            && before.eq(members.map(|zone| zone.map(Arc::as_ptr)))
     }
 }
 

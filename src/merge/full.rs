@@ -45,11 +45,7 @@ impl Region {
                 if has_same(&members[..index], &stored) {
                     continue;
                 }
-                let is_plain = nothing_moves
-                    && !stored.node.is_odd()
-                    && self.is_whole(stored.node)
-                    && !self.delegations.covers(owner);
-                if is_plain && !has_same(&members[index + 1..], &stored) {
+                if self.is_plain(stored.node) && !has_same(&members[index + 1..], &stored) {
                     if !stored.node.is_empty() {
                         builder.share(&stored);
                     }

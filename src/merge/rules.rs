@@ -4,8 +4,8 @@
 //! becomes of each member's records while it does so. A merge has a sink that hears nothing and costs nothing; an
 //! explanation of one name has one that keeps what it hears.
 //!
-//! `sole` is a shortcut for names that one member has and no rule concerns, as a full merge has one for nodes that are not
-//! odd. Only merges take them; a test demands that they agree with the general way.
+//! `sole` and `is_plain` are shortcuts for names that one member has and no rule concerns. Only merges take them; a test
+//! demands that they agree with the general way.
 //!
 //! Cost: O(records of the name × members).
 
@@ -166,7 +166,13 @@ impl Region {
             || node.rrsets().all(|rrset| self.most(rrset.rtype).is_none_or(|most| rrset.count <= most))
     }
 
-    //--- Shortcut ---
+    //--- Shortcuts ---
+
+    /// Returns true if the RRsets of a node, if it is the only one of its name, come into the region as they are, which
+    /// can be told without knowing the name.
+    pub(super) fn is_plain(&self, node: Node<'_>) -> bool {
+        self.plan.moves_nothing() && !node.is_odd() && self.is_whole(node) && !self.delegations.covers(node.owner())
+    }
 
     /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there.
     /// Most names have one contributor, and nothing to move.

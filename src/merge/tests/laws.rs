@@ -127,10 +127,7 @@ proptest! {
                 prop_assert!(general.conflicts.is_empty(), "{}", name);
             }
             let nodes: Vec<Node<'_>> = region.nodes(&members, &name).map(|(.., node)| node).collect();
-            let is_plain = |node: Node<'_>| {
-                plan.moves_nothing() && region.is_whole(node) && !node.is_odd() && !region.delegations.covers(labels)
-            };
-            if let [node] = nodes[..] && is_plain(node) {
+            if let [node] = nodes[..] && region.is_plain(node) {
                 prop_assert_eq!(given(node, None), expected, "{}", name);
                 prop_assert!(general.conflicts.is_empty(), "{}", name);
             }
