@@ -7,6 +7,7 @@
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
 
+mod addresses;
 mod announce;
 mod ask;
 mod boot;

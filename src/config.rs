@@ -16,6 +16,7 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
+mod addresses;
 mod answers;
 mod apex;
 mod drains;

@@ -38,7 +38,7 @@ pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
 pub use snapshot::{RegionSnapshot, Snapshot, Snapshots};
 pub use sources::{Contact, SourceZone};
-pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, ZoneStatus};
+pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Unfiltered, ZoneStatus};
 
 use crate::acl::Prefix;
 use crate::budget::{Budget, Kept};
@@ -422,9 +422,13 @@ impl Keeper {
             let kept = match old_regions.remove(&origin) {
                 Some(kept) if kept.region.plan == region => kept,
                 Some(mut kept) => {
+                    let has_other_addresses = kept.region.plan.addresses != region.addresses;
+                    if has_other_addresses || kept.region.plan.members != region.members {
+                        // What was held may be none of the members' data any more.
+                        kept.damper = None;
+                    }
                     if kept.region.plan.members != region.members {
                         kept.waiting_since = now;
-                        kept.damper = None;
                         self.hide_drains(&kept.region.plan);
                     }
                     kept.region.set_plan(region);

@@ -23,11 +23,13 @@ mod changed;
 mod damping;
 mod delegations;
 mod drain;
+mod filter;
 mod full;
 mod intake;
 mod pin;
 mod plan;
 mod preview;
+mod private;
 mod reasons;
 mod rules;
 pub mod serial;
@@ -37,10 +39,12 @@ pub use crate::rewrite::RdataNames;
 pub use answers::{AnswersPlan, Selected};
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
+pub use filter::{AddressPlan, AddressRule, AddressRules, Filtered};
 pub use intake::{Held, Intake, Touched, TracedMember};
 pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
+pub use private::{Alike, AlikeNames};
 pub use reasons::{Conflict, ConflictKind, LeftOut, NewConflicts, Place};
 pub use sink::{Contribution, Trace};
 
@@ -72,6 +76,8 @@ pub struct Region {
     /// Members whose only name server is their own primary, where the NS set is made of theirs.
     pub members_alone: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
+    /// Names with private addresses that cannot be told apart.
+    pub alike: AlikeNames,
     /// True if the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
     /// Aliases by target, under `rewrite`: from the target, moved to the region, to the owners of the aliases.
@@ -106,6 +112,7 @@ impl Region {
             servers_without_address: Vec::new(),
             members_alone: Vec::new(),
             conflicts: HashMap::new(),
+            alike: AlikeNames::default(),
             ns_fallback: false,
             aliases: HashMap::new(),
             alias_targets: HashMap::new(),
@@ -123,6 +130,7 @@ impl Region {
     /// Merges all names; shares what did not change with the present version.
     pub fn merge_all(&mut self, members: &Members, now: Instant) -> Outcome {
         self.forget_aliases();
+        self.alike.clear();
         let before = std::mem::take(&mut self.conflicts);
         let mut outcome = self.update(members, None, now);
         if let Outcome::New { conflicts, .. } = &mut outcome {
@@ -144,6 +152,7 @@ impl Region {
             self.zone = None;
             self.serial.emptied();
             self.conflicts.clear();
+            self.alike.clear();
             self.forget_aliases();
             self.delegations.clear();
             return Outcome::Empty;
@@ -156,6 +165,7 @@ impl Region {
             None => self.merge_everything(members, &mut reported),
         };
         let mut apex = self.merge_name(members, &origin, Silent);
+        self.alike.note(&[], apex.is_alike);
         self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);
         let apex_changed = base.as_deref().is_none_or(|zone| {
             let same = self.apex_rrsets(members, &apex.rrsets, zone.soa.serial);

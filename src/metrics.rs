@@ -159,6 +159,8 @@ families! {
     region_withdrawals: IntCounterVec::new("region_withdrawals_total", &["region", "result"]);
     /// Names at which records of members were dropped or hidden, by kind.
     region_conflicts: IntGaugeVec::new("region_conflicts", &["region", "kind"]);
+    /// Names at which members have addresses of one private network, which nobody can tell apart.
+    region_alike: IntGaugeVec::new("region_alike_addresses", &["region"]);
     /// Names at which a zone cannot hold records of its primary, by kind; absent without any.
     zone_conflicts: IntGaugeVec::new("zone_conflicts", &["zone", "kind"]);
     /// 1 while the region lists this server alone because its members' NS sets have nothing in common.

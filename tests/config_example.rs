@@ -57,6 +57,10 @@ fn the_example_shows_every_key() {
             "notify" => example["secondaries"]["notify"].get(1),
             "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
             "[aggregations.\"NAME\"] damping" => example["aggregations"]["us-east.cns.example.com"].get("damping"),
+            "a member of [aggregations.\"NAME\"]" => {
+                example["aggregations"]["us-east.cns.example.com"]["members"].get(0)
+            }
+            "addresses" => example["aggregations"]["us-east.cns.example.com"].get("addresses"),
             "answers" => example["aggregations"]["us-east.cns.example.com"].get("answers"),
             "[[aggregations.\"NAME\".names]]" => example["aggregations"]["us-east.cns.example.com"]["names"].get(0),
             "[[drains]]" => example["drains"].get(0),
@@ -95,8 +99,9 @@ fn the_defaults_of_the_schema_are_true() {
             "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
             "[aggregations.\"NAME\"] damping" => damping,
-            "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" => continue,
-            "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" | "answers" => continue,
+            "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" | "a member of [aggregations.\"NAME\"]" => continue,
+            "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
+            "answers" | "addresses" => continue,
             path => path,
         });
         spelled.push('\n');

@@ -3,13 +3,15 @@
 //! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
 //! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
 //! runs with it may hold the addresses; those in use are then named in a note instead of refused. It is asked for sets
-//! that are too large for resolvers or secondaries under the laws of the file.
+//! that are too large for resolvers or secondaries under the laws of the file, and what is doubtful about addresses in
+//! regions.
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
-//! Cost: O(file); opens one or two sockets for each address, and asks a running server twice, which costs that O(names of
-//! its regions).
+//! Cost: O(file); opens one or two sockets for each address; what it asks a running server costs that O(names of its
+//! regions).
 
+use crate::cli::addresses::find_doubtful_addresses;
 use crate::cli::live::check_live;
 use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
 use crate::config::{Config, ConfigErrors};
@@ -146,6 +148,7 @@ fn examine(config: &Config) -> Findings {
     }
     if running {
         findings.warnings.extend(find_large_sets(config));
+        findings.warnings.extend(find_doubtful_addresses(config));
     }
     findings
 }

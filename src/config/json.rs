@@ -4,10 +4,10 @@
 //!
 //! Cost: O(zones + regions).
 
-use crate::acl::Rule;
+use crate::acl::{Prefix, Rule};
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
-use crate::merge::{Drain, NsPolicy, RegionPlan};
+use crate::merge::{AddressPlan, AddressRules, Drain, NsPolicy, RegionPlan};
 use crate::select::Law;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
@@ -187,6 +187,7 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         "serial_offset": region.serial_offset,
         "rdata_names": region.rdata_names,
         "exclude": region.exclude.iter().map(describe_pattern).collect::<Vec<_>>(),
+        "addresses": describe_addresses(&region.addresses),
         "max_set": region.max_set,
         "partial_after": seconds(region.partial_after),
         "on_expire": region.on_expire,
@@ -199,6 +200,17 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         "answers": describe_answers(config, &region.origin),
         "secondaries": describe_secondaries(config, &region.origin),
     })
+}
+
+/// Describes which addresses a region takes of its members.
+fn describe_addresses(AddressPlan { all, members }: &AddressPlan) -> Value {
+    let list = |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>();
+    let only = |rules: &AddressRules| (!rules.only.is_empty()).then(|| list(&rules.only));
+    let rules = |rules: &AddressRules| json!({ "only": only(rules), "exclude": list(&rules.exclude) });
+    let own = members.iter().map(|(member, own)| (member.to_string(), rules(own)));
+    let mut described = rules(all);
+    described["members"] = own.collect::<serde_json::Map<_, _>>().into();
+    described
 }
 
 /// Describes one drain.

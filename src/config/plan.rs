@@ -2,10 +2,12 @@
 //!
 //! Cost: O(zones + regions).
 
-use crate::acl::Rule;
+use crate::acl::{Prefix, Rule};
 use crate::client::Server;
 use crate::config::Config;
-use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::merge::{
+    AddressPlan, AddressRules, DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan,
+};
 use crate::select::{Law, Pick};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
@@ -305,6 +307,9 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
         let patterns: Vec<String> = region.exclude.iter().map(describe_pattern).collect();
         writeln!(out, "    without {}", join(&patterns))?;
     }
+    for line in describe_addresses(&region.addresses) {
+        writeln!(out, "    {line}")?;
+    }
     if let Some(most) = region.max_set {
         writeln!(out, "    at most {most} records in a set")?;
     }
@@ -329,6 +334,23 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
         Some(after) => writeln!(out, "    members withdrawn after {} without contact", format_duration(after)),
         None => Ok(()),
     }
+}
+
+/// Describes rules for addresses, a line each.
+fn describe_addresses(AddressPlan { all, members }: &AddressPlan) -> Vec<String> {
+    let own = members.iter().map(|(member, rules)| (format!("addresses of {member}"), rules));
+    let every = [("addresses".to_owned(), all)].into_iter().filter(|(_, rules)| !rules.is_empty());
+    let list = |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ");
+    let describe = |(mut text, rules): (String, &AddressRules)| {
+        if !rules.only.is_empty() {
+            _ = write!(text, " only in {}", list(&rules.only));
+        }
+        if !rules.exclude.is_empty() {
+            _ = write!(text, " without {}", list(&rules.exclude));
+        }
+        text
+    };
+    every.chain(own).map(describe).collect()
 }
 
 /// Describes a drain: the member, the region, the names, the end and the reason.

@@ -7,10 +7,13 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
+use crate::config::addresses::{own_addresses, read_addresses};
 use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_names};
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
-use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
+use crate::merge::{
+    AddressPlan, AddressRules, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan,
+};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, did_you_mean, key};
@@ -24,7 +27,7 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
     path: "[aggregations.\"NAME\"]",
     help: "A region zone and how it is made",
     keys: &[
-        &[key("members", "", "member zones; the first settles conflicts").bound("zone names")],
+        &[key("members", "", "member zones; the first settles conflicts").bound("zone names or tables")],
         &apex("the name servers of the region"),
         &[key("rdata_names", r#""keep""#, "whether names in RDATA move to the region").takes(Kind::Word(&[
             ("keep", |region| region.rdata_names = RdataNames::Keep),
@@ -68,6 +71,7 @@ const SMALLEST: &str = "default: the smallest of the members";
 /// Keys of what has members: what comes of them.
 pub const MERGE_KEYS: &[Key<RegionPlan>] = &[
     key("exclude", "[]", "owner names, relative to the zone, that are left out").bound("owner patterns"),
+    key("addresses", "", "which addresses are taken of all members; default: all").bound("table"),
     key("max_set", "", "most records of a set, for secondaries that refuse larger ones; default: no limit")
         .takes(Kind::Count(u16::MAX as u32, |region, most| region.max_set = u32::try_from(most).ok())),
     key("partial_after", r#""10m""#, "how long to wait for members never transferred")
@@ -93,6 +97,13 @@ pub static DAMPING: Table<DampingPlan> = Table {
         key("last", r#""10m""#, "how long the last address of a service stays")
             .takes(Kind::PositiveDuration(|damping, span| damping.last = span)),
     ]],
+};
+
+/// A member in table form
+pub static MEMBER: Table<()> = Table {
+    path: "a member of [aggregations.\"NAME\"]",
+    help: "A member zone, and what is taken of it",
+    keys: &[&[key("zone", "", "the member zone").bound("domain name"), own_addresses()]],
 };
 
 /// Reads `[aggregations]` in file order.
@@ -127,6 +138,14 @@ pub fn read_regions(
     (plans, declared)
 }
 
+/// A member as it is written.
+struct Written<'n> {
+    name: Name,
+    text: &'n str,
+    at: usize,
+    rules: AddressRules,
+}
+
 /// One region being read.
 pub struct Context<'c> {
     pub entry: &'c Entry,
@@ -158,6 +177,7 @@ impl Context<'_> {
             serial_offset: 0,
             rdata_names: RdataNames::Keep,
             exclude: Vec::new(),
+            addresses: AddressPlan::default(),
             max_set: None,
             partial_after: Duration::ZERO,
             on_expire: OnExpire::Withdraw,
@@ -174,7 +194,7 @@ impl Context<'_> {
             Value::List(_) => {
                 AGGREGATION.set_defaults(&mut plan);
                 sections.secondaries.admit(reader, &self.origin, None, &place, true);
-                plan.members = self.read_members(reader, &self.entry.key, node)?;
+                self.take_members(&mut plan, self.read_members(reader, &self.entry.key, node)?);
                 self.expect_ns(reader, sections.server_name, &place);
             }
             Value::Table(_) => {
@@ -182,7 +202,7 @@ impl Context<'_> {
                 let message = format!("{place} has no members; write members = [\"ZONE\", ...]");
                 fields.need(reader, "members", self.entry.key_at, message);
                 let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
-                plan.members = members.unwrap_or_default();
+                self.take_members(&mut plan, members.unwrap_or_default());
                 self.finish(reader, &fields, &mut plan, &place, sections);
                 sections.secondaries.answers.admit_names(reader, &self.origin, &fields, &place);
             }
@@ -205,6 +225,7 @@ impl Context<'_> {
         let pattern = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_pattern(reader, key, node, members);
         let exclude = fields.read(reader, "exclude", |r, key, node| r.list(key, node, wanted, pattern));
         plan.exclude = exclude.unwrap_or_default();
+        plan.addresses.all = read_addresses(reader, fields, place);
         plan.damping = fields.read(reader, "damping", |r, _, node| self.read_damping(r, node));
         if let Some(entry) = fields.landed("ns") {
             self.expect_reachable_ns(reader, plan, &entry.node);
@@ -240,36 +261,60 @@ impl Context<'_> {
 
     //--- Members ---
 
+    /// Gives a region its members, and what is taken of each.
+    fn take_members(&self, plan: &mut RegionPlan, members: Vec<(Name, AddressRules)>) {
+        plan.members = members.iter().map(|(member, _)| member.clone()).collect();
+        plan.addresses.members = members.into_iter().filter(|(_, rules)| !rules.is_empty()).collect();
+    }
+
     /// Reads the list of members; none when it is no list or an empty one.
-    fn read_members<'n>(&self, reader: &mut Reader<'_>, key: &str, node: &'n Node) -> Option<Vec<Name>> {
+    fn read_members<'n>(
+        &self,
+        reader: &mut Reader<'_>,
+        key: &str,
+        node: &'n Node,
+    ) -> Option<Vec<(Name, AddressRules)>> {
         let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
         let items = reader.items(key, node, false, wanted)?;
         if items.is_empty() {
             let (place, advice) = (self.place(), "write the names of its zones between the brackets");
             return reader.refuse(node.at, format!("{place} has no members; {advice}"));
         }
-        let mut named = |item: &'n Node| {
-            let text = reader.text(key, item, "the name of a zone in quotes")?;
-            Some((reader.parse_name(item.at, text)?, text, item.at))
-        };
-        let written: Vec<(Name, &str, usize)> = items.iter().filter_map(&mut named).collect();
-        let mut members: Vec<Name> = Vec::new();
-        for (index, (name, text, at)) in written.iter().enumerate() {
-            if members.contains(name) {
+        let written: Vec<Written<'n>> = items.iter().filter_map(|item| self.read_member(reader, key, item)).collect();
+        let mut members: Vec<(Name, AddressRules)> = Vec::new();
+        for (index, Written { name, text, at, rules }) in written.iter().enumerate() {
+            if members.iter().any(|(other, _)| other == name) {
                 let (place, text) = (self.place(), shorten(text));
                 reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
             } else if self.zones.contains_key(name) {
-                members.push(name.clone());
+                members.push((name.clone(), rules.clone()));
             } else if (!self.zones.is_empty() || self.united.contains_key(name))
-                && !written[..index].iter().any(|(earlier, _, _)| earlier == name)
+                && !written[..index].iter().any(|earlier| earlier.name == *name)
             {
                 // Without any zone that was reported, and says it all.
-                let listed: Vec<&Name> = written.iter().map(|(name, _, _)| name).collect();
+                let listed: Vec<&Name> = written.iter().map(|written| &written.name).collect();
                 let message = self.explain_unknown(name, text, &listed);
                 reader.error(*at, message);
             }
         }
         Some(members)
+    }
+
+    /// Reads one member: the name of its zone, or a table with it.
+    fn read_member<'n>(&self, reader: &mut Reader<'_>, key: &str, node: &'n Node) -> Option<Written<'n>> {
+        let (named, rules) = match &node.value {
+            Value::Table(_) => {
+                let place = format!("a member of {}", self.place());
+                let fields = MEMBER.read(reader, node, &place, &mut ())?;
+                let message = format!("{place} has no zone; write zone = \"NAME\"");
+                fields.need(reader, "zone", node.at, message);
+                let rules = read_addresses(reader, &fields, &place);
+                (&fields.entry("zone")?.node, rules)
+            }
+            _ => (node, AddressRules::default()),
+        };
+        let text = reader.text(key, named, "the name of a zone in quotes")?;
+        Some(Written { name: reader.parse_name(named.at, text)?, text, at: named.at, rules })
     }
 
     /// Says why a name cannot be a member.

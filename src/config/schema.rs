@@ -2,12 +2,13 @@
 //!
 //! Cost: O(keys).
 
+use crate::config::addresses::ADDRESSES;
 use crate::config::answers::{ANSWERS, NAMES, OWN};
 use crate::config::drains::DRAIN;
 use crate::config::keys::KEY;
 use crate::config::primaries::{PRIMARY, ZONE};
 use crate::config::probe::PROBE;
-use crate::config::regions::{AGGREGATION, DAMPING};
+use crate::config::regions::{AGGREGATION, DAMPING, MEMBER};
 use crate::config::secondaries::{RULE, SECONDARIES, TARGET};
 use crate::config::server::{CONTROL, LOG, METRICS, SERVER, STATE, TLS};
 use crate::config::static_zones::{OPENSTACK, SERVICES};
@@ -43,7 +44,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 27] {
+pub fn tables() -> [TableText; 29] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -58,6 +59,8 @@ pub fn tables() -> [TableText; 27] {
         OPENSTACK.describe(),
         PRIMARY.describe(),
         AGGREGATION.describe(),
+        MEMBER.describe(),
+        ADDRESSES.describe(),
         DAMPING.describe(),
         OWN.describe(),
         NAMES.describe(),

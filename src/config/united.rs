@@ -8,12 +8,13 @@
 //!
 //! Cost: O(members squared) for each zone.
 
+use crate::config::addresses::{own_addresses, read_addresses};
 use crate::config::names::Declared;
 use crate::config::primaries::{WAY, Way};
 use crate::config::regions::{Context, MERGE_KEYS, apex};
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
-use crate::merge::RegionPlan;
+use crate::merge::{AddressRules, RegionPlan};
 use crate::transfer::ZonePlan;
 use settings::read::{Reader, shorten};
 use settings::schema::{Table, key};
@@ -45,6 +46,7 @@ pub static UNITED_MEMBER: Table<Way> = Table {
         &[key("id", "", "name of the member, unique within the zone: letters, digits, hyphens, underscores")
             .bound("text")],
         WAY,
+        &[own_addresses()],
     ],
 };
 
@@ -67,7 +69,7 @@ pub fn read_united(
     }
     let (mut plans, mut sources) = (Vec::<ZonePlan>::new(), HashMap::<IpAddr, Name>::new());
     for item in items {
-        let Some(plan) = read_member(reader, zone, item, &place, sections) else { continue };
+        let Some((plan, rules)) = read_member(reader, zone, item, &place, sections) else { continue };
         let (id, at) = (id_of(&plan.zone), item.at);
         if plans.iter().any(|other| other.zone == plan.zone) {
             reader.error(at, format!("{place} has two members with the id \"{id}\"; give each its own"));
@@ -84,6 +86,9 @@ pub fn read_united(
                 reader.warn(at, message);
             }
         }
+        if !rules.is_empty() {
+            region.addresses.members.push((plan.zone.clone(), rules));
+        }
         plans.push(plan);
     }
     region.members = plans.iter().map(|plan| plan.zone.clone()).collect();
@@ -92,14 +97,14 @@ pub fn read_united(
     Some((plans, region))
 }
 
-/// Reads one member.
+/// Reads one member, and what is taken of its addresses.
 fn read_member(
     reader: &mut Reader<'_>,
     zone: &Name,
     node: &Node,
     place: &str,
     sections: &Sections<'_>,
-) -> Option<ZonePlan> {
+) -> Option<(ZonePlan, AddressRules)> {
     let any = format!("a member of {place}");
     let mut way = Way::new(zone.clone(), zone.clone(), sections.transfer);
     let fields = UNITED_MEMBER.read(reader, node, &any, &mut way)?;
@@ -108,8 +113,9 @@ fn read_member(
     let own = name.as_ref().map_or(any, |name| format!("member \"{}\" of {place}", id_of(name)));
     // Its other keys are judged whether or not it has a name.
     way.plan.zone = name.clone().unwrap_or_else(|| zone.clone());
+    let rules = read_addresses(reader, &fields, &own);
     let plan = way.finish(reader, &fields, (&own, node.at), sections.keys);
-    name.and(plan)
+    name.and(plan).map(|plan| (plan, rules))
 }
 
 /// Reads the id of a member; gives the name that it is kept under.

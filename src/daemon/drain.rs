@@ -10,7 +10,7 @@ use super::ways::{Ways, warn_of_loss};
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::{DrainOrder, Reply, TargetText};
 use crate::keeper::{self, Command, MemberStatus, RegionSnapshot, Snapshot};
-use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope, TracedMember};
+use crate::merge::{self, Drain, DrainTarget, Filtered, Intake, Members, Preview, RegionPlan, Scope, TracedMember};
 use crate::metrics::unix_seconds;
 use crate::view::handle::{in_thread, read_zone};
 use crate::zone::Zone;
@@ -232,7 +232,9 @@ fn is_emptied(view: &Snapshot, plan: &RegionPlan, drains: &[Drain]) -> bool {
     let taken = |(member, scope): (&Name, Scope)| {
         let (status, traced) = present.get(member)?;
         let contributes = !matches!(status.state, "missing" | "expired");
-        reduce(traced.zone.clone().filter(|_| contributes), scope)
+        let zone = traced.zone.clone().filter(|_| contributes);
+        let zone = Filtered::default().take(plan.addresses.of(member), zone, None);
+        reduce(zone, scope)
     };
     let members: Box<Members> = plan.members.iter().zip(scopes).map(taken).collect();
     merge::preview(plan, region.merged.as_ref(), &members, Instant::now()).is_emptied

@@ -11,7 +11,9 @@
 //!
 //! Cost: O(plan).
 
-use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RegionPlan, Scope, SoaPlan};
+use crate::merge::{
+    AddressPlan, AddressRules, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RegionPlan, Scope, SoaPlan,
+};
 use crate::rewrite::RdataNames;
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -43,6 +45,7 @@ fn encode(merge_version: u32, plan: &RegionPlan, scopes: &[Scope]) -> String {
         serial_offset: _,
         rdata_names,
         exclude,
+        addresses,
         max_set,
         partial_after: _,
         on_expire,
@@ -86,6 +89,11 @@ fn encode(merge_version: u32, plan: &RegionPlan, scopes: &[Scope]) -> String {
     if let Some(most) = max_set {
         let _ = write!(text, ", max_set: {most}");
     }
+    if !addresses.is_empty() {
+        let AddressPlan { all, members } = addresses;
+        let members = members.iter().map(|(member, rules)| format!("{member}: {}", encode_rules(rules)));
+        let _ = write!(text, ", addresses: {}, members: {}", encode_rules(all), list(members));
+    }
     text.push_str(" }");
     if scopes.iter().any(|scope| !scope.is_empty()) {
         let scopes = scopes.iter().map(|Scope { whole, patterns }| {
@@ -95,6 +103,11 @@ fn encode(merge_version: u32, plan: &RegionPlan, scopes: &[Scope]) -> String {
         let _ = write!(text, " {}", list(scopes));
     }
     text
+}
+
+/// Rules for addresses.
+fn encode_rules(AddressRules { only, exclude }: &AddressRules) -> String {
+    format!("{{ only: {}, exclude: {} }}", list(only), list(exclude))
 }
 
 /// Items between brackets.
@@ -145,6 +158,7 @@ mod tests {
             serial_offset: 7,
             rdata_names: RdataNames::Keep,
             exclude: Vec::new(),
+            addresses: AddressPlan::default(),
             max_set: None,
             partial_after: Duration::from_secs(60),
             on_expire: OnExpire::Withdraw,
@@ -190,6 +204,25 @@ mod tests {
         let union = RegionPlan { ns: NsPolicy::Union, ..plain() };
         let capped = RegionPlan { max_set: Some(100), ..plain() };
         assert_ne!(fingerprint(2, &capped, &[]), fingerprint(2, &plain(), &[]));
+        let rules = AddressRules { only: Vec::new(), exclude: vec!["10.0.0.0/8".parse().unwrap()] };
+        let turned = AddressRules { only: rules.exclude.clone(), exclude: Vec::new() };
+        let of = |all: &AddressRules, members: &[(&str, &AddressRules)]| {
+            let members = members.iter().map(|(member, rules)| (name(member), (*rules).clone())).collect();
+            let addresses = AddressPlan { all: all.clone(), members };
+            fingerprint(2, &RegionPlan { addresses, ..plain() }, &[])
+        };
+        let none = AddressRules::default();
+        let member = "us-west-1.cns.example.com";
+        let filtered = [
+            of(&none, &[]),
+            of(&rules, &[]),
+            of(&turned, &[]),
+            of(&none, &[(member, &rules)]),
+            of(&none, &[("us-west-2.cns.example.com", &rules)]),
+            of(&rules, &[(member, &rules)]),
+        ];
+        assert_eq!(filtered[0], fingerprint(2, &plain(), &[]));
+        assert_eq!(std::collections::HashSet::from(filtered).len(), filtered.len(), "each filter is another plan");
         let drained = [scope(&[None]), Scope::default()];
         let patterns = [scope(&[Some("web.svc.*"), Some("*.inst.acme")]), scope(&[Some("a")])];
         for (plan, scopes, expected) in [

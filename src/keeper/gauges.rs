@@ -54,6 +54,8 @@ impl Snapshot {
             for (kind, count) in ConflictKind::ALL.iter().zip(shown.conflicts.counts) {
                 metrics.region_conflicts.with_label_values(&[region, kind.label()]).set(count);
             }
+            let alike = shown.alike.as_ref().map_or(0, |alike| alike.names as i64);
+            metrics.region_alike.with_label_values(&[region]).set(alike);
             let held = shown.damper.as_ref().map(|damper| damper.held_addresses() as i64);
             set_or_remove(&metrics.region_held, &[region], held);
             let pinned = shown.pin.as_ref().map(|pin| unix_seconds(pin.since));

@@ -14,7 +14,7 @@ use super::fingerprint::{NO_PLAN, fingerprint};
 use super::sources::SourceZone;
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
 use crate::merge::{
-    Conflict, Damper, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
+    Conflict, Damper, Filtered, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
 };
 use crate::publish::State;
 use crate::state::RegionState;
@@ -46,6 +46,8 @@ pub(super) struct Heard {
 pub(super) struct KeptRegion {
     pub region: Region,
     pub state: State,
+    /// Members as the filters of addresses leave them, in the plan's order.
+    filtered: Vec<Filtered>,
     /// Members' data of which the present version is made, in the plan's order.
     pub intakes: Vec<Intake>,
     /// Damper, which keeps withdrawn addresses of services for a while; none where they are removed at once.
@@ -88,6 +90,7 @@ impl KeptRegion {
             is_steered: false,
             region,
             state: State::NotReady,
+            filtered: Vec::new(),
             intakes: Vec::new(),
             damper: None,
             waiting_since: now,
@@ -210,8 +213,11 @@ impl Keeper {
         let scopes = self.scopes(plan);
         let taken = self.taken(plan, &scopes);
         let zone = |member: &Name| self.sources.get(member).and_then(|source| source.zone.clone());
-        let raws: Vec<Option<Arc<Zone>>> =
-            plan.members.iter().zip(taken).map(|(member, is_taken)| zone(member).filter(|_| is_taken)).collect();
+        let filter = |((member, is_taken), filtered): ((&Name, bool), &mut Filtered)| {
+            let zone = zone(member).filter(|_| is_taken);
+            filtered.take(plan.addresses.of(member), zone, touched.get(member))
+        };
+        let raws: Vec<Option<Arc<Zone>>> = plan.members.iter().zip(taken).zip(&mut kept.filtered).map(filter).collect();
         let mut held = self.damp(kept, &raws, &scopes, touched, now);
         kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
         if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
@@ -255,6 +261,7 @@ impl Keeper {
     /// Takes in all that the members of a region have, for a merge of everything.
     fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
+        kept.filtered = vec![Filtered::default(); kept.intakes.len()];
         kept.plan_fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         self.set_damper(kept);
         self.take_in(kept, &HashMap::new(), now);
@@ -272,6 +279,7 @@ impl Keeper {
     /// Merges all of a region, as soon as that is due.
     pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes.clear();
+        kept.filtered.clear();
         kept.conflicts = None;
         kept.fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         if self.is_due(kept, now) {

@@ -14,7 +14,7 @@ use super::Keeper;
 use super::conflicts::RegionConflicts;
 use super::regions::KeptRegion;
 use super::sources::SourceZone;
-use crate::merge::{AnswersPlan, Damper, Drain, Pin, RegionPlan, TracedMember};
+use crate::merge::{Alike, AnswersPlan, Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::publish::{Published, State};
 use crate::zone::Zone;
 use arc_swap::ArcSwap;
@@ -55,6 +55,8 @@ pub struct RegionSnapshot {
     pub followed: Option<Serial>,
     pub newer_elsewhere: Option<Serial>,
     pub servers_without_address: Vec<Name>,
+    /// Names at which members have addresses of one private network.
+    pub alike: Option<Alike>,
     /// Members, in the plan's order, with what was taken of them at the last merge: the clock may have moved on since,
     /// the region has not. One that still waits for its members has taken nothing of anybody.
     pub members: Vec<TracedMember>,
@@ -84,6 +86,7 @@ impl KeptRegion {
             followed: self.followed,
             newer_elsewhere: self.newer_elsewhere(),
             servers_without_address: self.region.servers_without_address.clone(),
+            alike: self.region.alike.told(&self.region.plan.origin),
             members,
             conflicts,
         }

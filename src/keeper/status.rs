@@ -1,19 +1,21 @@
 //! Status of zones, regions, members and conflicts, as operators see it.
 //!
-//! Cost: O(zones + members of all regions).
+//! Cost: O(zones + members of all regions), and for a filtered region O(names) up to the first record that leads out of it.
 
 use super::drains::scope;
 use super::regions::contributing;
 use super::snapshot::RegionSnapshot;
 use super::sources::SourceZone;
 use super::{Snapshot, ZoneConflict, conflicts};
-use crate::merge::{Conflict, Damper, Drain, DrainTarget, Pin, RegionPlan};
+use crate::merge::{Alike, Conflict, Damper, Drain, DrainTarget, Pin, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::publish::State;
+use crate::zone::Node;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
-use wire::name::Name;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, rtype};
 use wire::serial::Serial;
 
 /// Status of everything that the keeper knows, at one moment.
@@ -78,11 +80,23 @@ pub struct RegionStatus {
     pub newer_elsewhere: Option<Serial>,
     /// Names of its NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
+    /// Names at which members have addresses of one private network, which nobody can tell apart.
+    pub alike_addresses: Option<Alike>,
+    /// A record of a filtered region that leads to a zone which is not.
+    pub unfiltered: Option<Unfiltered>,
     pub members: Vec<MemberStatus>,
     /// Names with conflicts.
     pub conflict_names: usize,
     /// First of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<Conflict>>,
+}
+
+/// A record that leads from a filtered region to a zone which is not filtered.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unfiltered {
+    pub name: Name,
+    pub target: Name,
+    pub zone: Name,
 }
 
 /// The earlier version whose contents a region has.
@@ -160,10 +174,31 @@ impl Snapshot {
             followed: region.followed,
             newer_elsewhere: region.newer_elsewhere,
             servers_without_address: region.servers_without_address.clone(),
+            alike_addresses: region.alike.clone(),
+            unfiltered: self.unfiltered(region),
             members: self.member_statuses(&region.plan, now),
             conflict_names: region.conflicts.names,
             conflicts: region.conflicts.listed.clone(),
         }
+    }
+
+    /// Finds a record of a filtered region by which clients get to addresses that are not filtered: an alias or service
+    /// whose target is in a source zone.
+    fn unfiltered(&self, region: &RegionSnapshot) -> Option<Unfiltered> {
+        let zone = region.served.as_ref().filter(|_| !region.plan.addresses.is_empty())?;
+        let of_node = |node: Node<'_>| {
+            let offsets = [(rtype::CNAME, 0), (rtype::SRV, rr::SRV_TARGET)].into_iter();
+            let mut targets = offsets.flat_map(|(rtype, offset)| {
+                let rdatas = node.get(rtype).into_iter().flat_map(|set| set.rdatas());
+                rdatas.filter_map(move |rdata| Some(NameBuf::from_wire(rdata.get(offset..)?).ok()?.to_name()))
+            });
+            targets.find_map(|target| {
+                let leads_to = &self.published.find(target.as_wire())?.origin;
+                let is_source = self.sources.contains_key(leads_to);
+                is_source.then(|| Unfiltered { name: zone.name_of(node), zone: leads_to.clone(), target })
+            })
+        };
+        zone.nodes().find_map(of_node)
     }
 
     /// Returns the status of a drain.

@@ -3,6 +3,7 @@
 mod answers;
 mod damping;
 mod drains;
+mod filter;
 mod others;
 mod pins;
 mod restarts;

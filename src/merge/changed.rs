@@ -65,13 +65,16 @@ impl Region {
         let mut editor = base.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
         let mut touched = Vec::with_capacity(owners.len());
         for (owner, Look { name, found }) in owners.iter().zip(looked.into_iter().flatten()) {
-            let (changed, conflicts) = match found {
+            let (changed, is_alike, conflicts) = match found {
                 MergedName::Sole(node, spelled) => {
                     let old = base.as_ref().and_then(|base| base.get_at(owner)).unwrap_or_default();
-                    (editor.copy(owner, old, node, spelled), Vec::new())
+                    (editor.copy(owner, old, node, spelled), false, Vec::new())
                 }
-                MergedName::Merged(merged) => (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts),
+                MergedName::Merged(merged) => {
+                    (editor.set(&name, merged.rrsets, merged.spelled), merged.is_alike, merged.conflicts)
+                }
             };
+            self.alike.note(owner.labels(), is_alike);
             self.report(None, &name, conflicts, new);
             if changed {
                 touched.push(name);

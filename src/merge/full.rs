@@ -55,6 +55,7 @@ impl Region {
                 self.note_aliases(members, &name);
                 let merged = self.merge_name(members, &name, Silent);
                 builder.push(&name, &merged.rrsets, merged.spelled.as_deref());
+                self.alike.note(owner, merged.is_alike);
                 self.report(None, &name, merged.conflicts, new);
             }
         }
@@ -68,16 +69,18 @@ impl Region {
     /// Merges as [`Region::merge_everything`] does, where a look is needed only at names that several members have.
     fn merge_shards(&mut self, members: &Members, zones: &[&Zone], new: &mut NewConflicts) -> (Editor, Vec<Name>) {
         let origin = self.plan.origin.clone();
-        let (mut editor, conflicts) = Zone::unite(origin.clone(), zones, |owner, nodes| {
+        let (mut editor, told) = Zone::unite(origin.clone(), zones, |owner, nodes| {
             // The apex comes later; names in between have nothing.
             if owner.is_empty() || nodes.iter().all(|node| node.is_empty()) {
                 return (RRsets::default(), None);
             }
             let name = Name::join(owner, &origin);
             let merged = self.merge_name(members, &name, Silent);
-            (merged.rrsets, (!merged.conflicts.is_empty()).then_some((name, merged.conflicts)))
+            let is_told = merged.is_alike || !merged.conflicts.is_empty();
+            (merged.rrsets, is_told.then_some((name, merged.conflicts, merged.is_alike)))
         });
-        for (name, conflicts) in conflicts.into_iter().flatten() {
+        for (name, conflicts, is_alike) in told.into_iter().flatten() {
+            self.alike.note(name.owner_in(&origin), is_alike);
             self.report(None, &name, conflicts, new);
         }
         let Some(base) = &self.zone else { return (editor, Vec::new()) };

@@ -1,6 +1,6 @@
 //! Plan of a region: its part of the configuration, independent of any data.
 
-use super::DampingPlan;
+use super::{AddressPlan, DampingPlan};
 use crate::rewrite::RdataNames;
 use std::time::Duration;
 use wire::name::{self, Name};
@@ -70,6 +70,8 @@ pub struct RegionPlan {
     pub serial_offset: u32,
     pub rdata_names: RdataNames,
     pub exclude: Vec<OwnerPattern>,
+    /// Addresses of members that are taken, and that are not.
+    pub addresses: AddressPlan,
     /// Most records of a set, for secondaries that refuse larger ones; none for no end.
     pub max_set: Option<u32>,
     /// Time for which a region waits for a member that never was transferred before it is served without it.

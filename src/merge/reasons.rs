@@ -147,6 +147,8 @@ pub enum LeftOut {
     Excluded,
     /// An operator or the configuration has taken the member, or the name of it, out of the region for a while.
     Drained,
+    /// The configuration takes no such address of the member.
+    Address,
     /// DNSSEC records sign names that are others in the region.
     Dnssec,
     /// It stands for a name without readable data, and others have some.
@@ -165,6 +167,7 @@ impl LeftOut {
             LeftOut::OwnApex => "own-apex",
             LeftOut::Excluded => "excluded",
             LeftOut::Drained => "drained",
+            LeftOut::Address => "addresses",
             LeftOut::Dnssec => "dnssec",
             LeftOut::Placeholder => "placeholder",
             LeftOut::MaxSet => "max_set",

@@ -10,6 +10,7 @@
 //! Cost: O(records of the name × members).
 
 use super::delegations::{Loss, has_same_records};
+use super::private::have_alike;
 use super::reasons::{Conflict, ConflictKind, LeftOut, is_dropped};
 use super::sink::{Silent, Sink};
 use super::{Members, Region};
@@ -31,13 +32,16 @@ pub(super) struct Merged<S = Silent> {
     /// The name as the first member that contributes spells it.
     pub spelled: Option<Arc<[u8]>>,
     pub conflicts: Vec<Conflict>,
+    /// True if members have private addresses there that cannot be told apart.
+    pub is_alike: bool,
     pub sink: S,
 }
 
 impl Region {
     /// The RRsets of one name of the region, without SOA and NS at the apex.
     pub(super) fn merge_name<S: Sink>(&self, members: &Members, name: &Name, sink: S) -> Merged<S> {
-        let mut merged = Merged { rrsets: RRsets::default(), spelled: None, conflicts: Vec::new(), sink };
+        let mut merged =
+            Merged { rrsets: RRsets::default(), spelled: None, conflicts: Vec::new(), is_alike: false, sink };
         if self.plan.excludes(name) {
             return merged;
         }
@@ -56,6 +60,7 @@ impl Region {
             }
             false
         });
+        merged.is_alike = have_alike(nodes.iter().map(|(.., node)| *node));
         let exists = |target: &Name| self.exists(members, target);
         let mut parts = Parts::new();
         for (index, origin, node) in &nodes {

@@ -124,11 +124,13 @@ impl Trace {
             let moved = None;
             self.contributions.push(Contribution { member, owner, rtype, ttl, rdata, moved, left_out, held });
         };
+        let filter = plan.addresses.of(&plan.members[member]);
         let mut own = HashSet::new();
         for set in node.into_iter().flat_map(|node| node.rrsets()) {
             let by_type = LeftOut::of_type(set.rtype, *name == plan.origin);
-            let left_out = [withheld, by_type, excluded].into_iter().flatten().min();
             for rdata in set.rdatas() {
+                let filtered = filter.against(set.rtype, rdata).map(|_| LeftOut::Address);
+                let left_out = [withheld, by_type, excluded, filtered].into_iter().flatten().min();
                 add(set, rdata, left_out, false);
                 own.insert((set.rtype, rr::fold(set.rtype, rdata)));
             }

@@ -1,5 +1,6 @@
 //! Every row of the merge's tables.
 
+mod filter;
 mod laws;
 mod trace;
 
@@ -33,6 +34,7 @@ pub fn plan(members: &[&str]) -> RegionPlan {
         serial_offset: 0,
         rdata_names: RdataNames::Keep,
         exclude: Vec::new(),
+        addresses: AddressPlan::default(),
         max_set: None,
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
@@ -50,8 +52,11 @@ fn member(origin: &str, serial: u32, lines: &str) -> Option<Arc<Zone>> {
 fn merged(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> (Vec<String>, Vec<ConflictKind>) {
     let mut plan = plan(&["w1.x", "w2.x"]);
     edit(&mut plan);
+    let zones = [member("w1.x.", 10, first), member("w2.x.", 20, second)];
+    let filter = |(zone, member)| Filtered::default().take(plan.addresses.of(member), zone, None);
+    let zones: Vec<_> = zones.into_iter().zip(&plan.members).map(filter).collect();
     let mut region = Region::new(plan);
-    region.merge_all(&[member("w1.x.", 10, first), member("w2.x.", 20, second)], Instant::now());
+    region.merge_all(&zones, Instant::now());
     (lines(&region), region.conflicts.values().flatten().map(|conflict| conflict.kind).collect())
 }
 

@@ -21,6 +21,7 @@ pub fn region_remarks(report: &Report, RegionReport { kept: region, sizes, .. }:
         region.pinned.as_ref().map(|pin| format!("pinned to version {}", pin.to)),
         counted(region.held_addresses, "addresses held"),
         counted(region.conflict_names, "conflicts"),
+        region.alike_addresses.as_ref().map(|alike| format!("{} names with private addresses alike", alike.names)),
         (region.drift != 0).then(|| format!("drift {}", region.drift)),
         region.newer_elsewhere.map(|theirs| format!("another server has {theirs}")),
         region.ns_fallback.then(|| "NS: this server alone".to_owned()),

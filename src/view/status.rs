@@ -16,12 +16,13 @@ use crate::config::format_size;
 use crate::control::Reply;
 use crate::daemon::probe::ProbeReport;
 use crate::daemon::sources::SourceStatus;
-use crate::keeper::{DrainStatus, PinStatus};
+use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Unfiltered};
+use crate::merge::Alike;
 use crate::notify::TargetStatus;
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::transfer::{self, SilenceStatus};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -255,6 +256,9 @@ fn write_region(text: &mut String, RegionReport { kept: region, sizes, outward }
     for server in &region.servers_without_address {
         _ = writeln!(text, "  name server {server} has no address in the region");
     }
+    for warning in address_warnings(region) {
+        _ = writeln!(text, "  {warning}");
+    }
     if let held @ 1.. = region.held_addresses {
         _ = writeln!(
             text,
@@ -291,6 +295,28 @@ fn write_probe(text: &mut String, report: &ProbeReport) {
 /// Describes a pin: the version, the time and the reason.
 pub fn describe_pin(pin: &PinStatus) -> String {
     format!("pinned to version {} since {}{}", pin.to, moment(Some(pin.since)), because(": ", &pin.reason))
+}
+
+/// Says what is doubtful about the addresses that clients of a region get.
+pub fn address_warnings(region: &RegionStatus) -> Vec<String> {
+    let alike = region.alike_addresses.as_ref().map(|Alike { names, example }| describe_alike(*names as u64, example));
+    let unfiltered = region.unfiltered.as_ref();
+    let unfiltered = unfiltered.map(|Unfiltered { name, target, zone }| describe_unfiltered(name, target, zone));
+    alike.into_iter().chain(unfiltered).collect()
+}
+
+/// Describes names with private addresses of several members.
+pub fn describe_alike(names: u64, example: impl Display) -> String {
+    let names = if names == 1 { "1 name has".to_owned() } else { format!("{names} names have") };
+    format!(
+        "{names} addresses of one private network from several members, which nobody can tell apart, such as {example}; \
+         leave them out with \"addresses\""
+    )
+}
+
+/// Describes a record by which clients of a filtered region get to other addresses.
+pub fn describe_unfiltered(name: impl Display, target: impl Display, zone: impl Display) -> String {
+    format!("{name} leads to {target}, and zone {zone} is not filtered as the region is")
 }
 
 /// Writes one drain.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use wire::name::NameBuf;
 
-/// Reads lines `owner ttl type rdata` for A, NS, CNAME, DNAME, PTR, MX, TXT, SRV, SOA (serial alone) and the
+/// Reads lines `owner ttl type rdata` for A, AAAA, NS, CNAME, DNAME, PTR, MX, TXT, SRV, SOA (serial alone) and the
 /// placeholder (a reason or a hyphen).
 pub fn zone(origin: &str, text: &str) -> Zone {
     load(origin, text, None).zone
@@ -28,6 +28,7 @@ fn push(mut loader: Loader, origin: &str, text: &str) -> Loader {
         };
         let (code, rdata) = match kind {
             "A" => (rtype::A, data.parse::<std::net::Ipv4Addr>().unwrap().octets().to_vec()),
+            "AAAA" => (rtype::AAAA, data.parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec()),
             "NS" => (rtype::NS, full(data).as_wire().to_vec()),
             "CNAME" => (rtype::CNAME, full(data).as_wire().to_vec()),
             "DNAME" => (rtype::DNAME, full(data).as_wire().to_vec()),

@@ -3,7 +3,9 @@
 use super::report::{ConflictReport, Given, LeftOutReport, LookupStep, RegionUse, SourceReport};
 use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::keeper::{MemberStatus, PinStatus, RegionSnapshot, Snapshot};
-use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
+use crate::merge::{
+    Address, AddressRule, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember,
+};
 use crate::publish::State;
 use crate::view::status::describe_pin;
 use crate::view::text::RecordText;
@@ -163,6 +165,7 @@ impl<'a> Traced<'a> {
                 format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")
             }
             LeftOut::Drained => self.describe_drains(given),
+            LeftOut::Address => self.describe_filter(given),
             LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
             LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
             LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
@@ -188,6 +191,18 @@ impl<'a> Traced<'a> {
         }
         let explanation = format!("the region is {}", describe_pin(&PinStatus::new(pin)));
         Some(LeftOutReport { given: self.given(given), reason: "pinned", explanation })
+    }
+
+    /// Describes the rule for addresses that leaves a record out.
+    fn describe_filter(&self, given: &Contribution) -> String {
+        let (plan, member) = (&self.region.plan, &self.region.plan.members[given.member]);
+        let rule = plan.addresses.of(member).against(given.rtype, &given.rdata);
+        let Some(AddressRule { of_member, excluded }) = rule else { return String::new() };
+        let place = if of_member { format!("member {member}") } else { "the region".to_owned() };
+        match excluded {
+            Some(prefix) => format!("{prefix} in \"exclude\" of \"addresses\" of {place} leaves the address out"),
+            None => format!("\"only\" of \"addresses\" of {place} has no prefix with the address"),
+        }
     }
 
     /// Describes the drains that remove a record, with their ends and reasons.

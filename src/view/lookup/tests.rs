@@ -65,6 +65,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> Snapshot 
         followed: None,
         newer_elsewhere: None,
         servers_without_address: Vec::new(),
+        alike: None,
         members,
         conflicts: Arc::default(),
     };

@@ -10,6 +10,7 @@ use crate::publish::State;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report};
 use crate::view::sizes::Audience;
+use crate::view::status::address_warnings;
 use crate::view::text::because;
 use std::collections::HashSet;
 use wire::name::Name;
@@ -84,6 +85,9 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
         }
         for server in &region.servers_without_address {
             add(Grade::Warn, "name servers", link(), format!("{} has no address in the region", short(server)));
+        }
+        for warning in address_warnings(region) {
+            add(Grade::Told, "addresses", link(), warning);
         }
         if let held @ 1.. = region.held_addresses {
             let held = count(held, "address", "addresses");

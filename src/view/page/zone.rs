@@ -18,7 +18,7 @@ use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
 use crate::view::sizes::{Audience, SizesReport};
-use crate::view::status::describe_pin;
+use crate::view::status::{address_warnings, describe_pin};
 use crate::view::text::{because, format_seconds, printable};
 use askama::Template;
 use std::collections::HashMap;
@@ -134,6 +134,7 @@ impl ZonePage {
         let without = |server: &Name| format!("name server {} has no address in the region", short(server));
         let remarks = region.ns_fallback.then(|| alone.to_owned()).into_iter();
         let remarks = remarks.chain(region.servers_without_address.iter().map(without));
+        let remarks = remarks.chain(address_warnings(region));
         self.remarks = remarks.collect::<Vec<_>>().join("; ");
         self.describe_sizes(whole.sizes, true);
         self.members = members(&region.members, &zones, now);
