@@ -27,7 +27,7 @@ mod stand;
 mod world;
 
 use aggregator::publish::Unknown;
-use cases::{Case, Nodes, Outcome, Step, outcome_of, read_cases, read_fixture, read_sequences, read_tree};
+use cases::{Case, Nodes, Outcome, Step, our_outcome, outcome_of, read_cases, read_fixture, read_sequences, read_tree};
 use differences::{DIFFERENCES, Rule};
 use harness::{Aggregator, Client, Dname, Folder, Query, Settings, Znodes, ZooKeeper, rtype, wait_until};
 use live::Live;
@@ -105,7 +105,7 @@ impl Tally {
 /// Our answer; of one that is not listed whole, what is listed.
 fn ask(stand: &mut dyn Stand, case: &Case, expected: &Outcome) -> Outcome {
     let due = *expected != Outcome::NoReply;
-    let mut ours = outcome_of(stand.ask(&case.request, case.tcp, due).as_deref());
+    let mut ours = our_outcome(case, stand.ask(&case.request, case.tcp, due).as_deref(), expected);
     if let (Some(count), Outcome::Reply(ours), Outcome::Reply(expected)) = (case.listed_of, &mut ours, expected)
         && ours.answer.len() == count
     {

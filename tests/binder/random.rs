@@ -1,7 +1,7 @@
 //! Random trees of every kind of node, asked for everything: ours against the oracle with all differences, and against
 //! the oracle without one of them, which must then be wrong somewhere.
 
-use super::cases::{Case, Nodes, Outcome, outcome_of};
+use super::cases::{Case, Nodes, Outcome, our_outcome};
 use super::differences::{DIFFERENCES, Rule};
 use super::harness::{Dname, Query, Random, rtype};
 use super::memory::Memory;
@@ -438,9 +438,9 @@ impl Forest {
                     outcome: Outcome::NoReply,
                     listed_of: None,
                 };
-                let said = outcome_of(ours.ask(&case.request, case.tcp, true).as_deref());
                 let told = all.ask(name, kind, way);
                 let due = expected(&world, &case, told.outcome);
+                let said = our_outcome(&case, ours.ask(&case.request, case.tcp, true).as_deref(), &due);
                 findings.questions += 1;
                 if !agrees(&said, &due, told.loose) {
                     findings.faults.push(format!(
