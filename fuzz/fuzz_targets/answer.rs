@@ -4,14 +4,14 @@
 
 #![no_main]
 
-use wire::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Served, State};
-use wire::rr::rtype;
-use wire::serial::Serial;
 use aggregator::serve::answer::answer;
 use aggregator::zone::{Loader, Soa};
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 static PUBLISHED: LazyLock<Published> = LazyLock::new(|| {
     let zones = [

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use wire::name::Name;
 use aggregator::transfer::reader::{Progress, Reader, Received};
 use libfuzzer_sys::fuzz_target;
+use wire::name::Name;
 
 fuzz_target!(|input: &[u8]| {
     let origin = Name::parse("us-west-1.cns.example.com").expect("a valid name");

@@ -5,13 +5,13 @@
 
 #![no_main]
 
-use wire::name::{Name, NameBuf};
-use wire::rr::rtype;
-use wire::serial::Serial;
 use aggregator::zone::{Delta, History, HistoryLimits, Loader, Mixed, Patcher, Soa, Vetoes, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 const OWNERS: [&str; 8] = ["a.z.", "A.z.", "b.z.", "a.b.z.", "*.b.z.", "c.a.b.z.", "sub.z.", "z."];
 
@@ -49,7 +49,10 @@ fn check(old: &Arc<Zone>, new: &Zone, delta: &Delta) {
     assert_eq!(&Delta::read(&old.origin, &bytes).expect("our own bytes"), delta);
     let mut patcher = Patcher::new(old.clone());
     let owner = |wire: &[u8]| NameBuf::from_wire(wire).expect("an owner");
-    delta.removed.iter().for_each(|record| patcher.remove(&owner(record.owner), record.rtype, record.ttl, record.rdata));
+    delta
+        .removed
+        .iter()
+        .for_each(|record| patcher.remove(&owner(record.owner), record.rtype, record.ttl, record.rdata));
     delta.added.iter().for_each(|record| patcher.add(&owner(record.owner), record.rtype, record.ttl, record.rdata));
     let soa = delta.to.rdatas().next().expect("an SOA");
     let patched = patcher.finish(delta.to.ttl, soa, Mixed::No, &Vetoes::default()).expect("one SOA");

@@ -6,15 +6,29 @@
 #![no_main]
 
 use aggregator::source::zookeeper::zones::{Plan, SoaFields, Tree};
-use wire::name::Name;
 use aggregator::zone::Zone;
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 use std::sync::Arc;
+use wire::name::Name;
 
 const PATHS: [&str; 16] = [
-    "", "web", "Web", "web/a", "web/A", "web/b.c", "web/c/b", "web/c", "b.c.web", "_tcp", "web/_tcp/_http", "dir/x", "dir",
-    "sp ace/x", "web/sp ace", "dir/x/y",
+    "",
+    "web",
+    "Web",
+    "web/a",
+    "web/A",
+    "web/b.c",
+    "web/c/b",
+    "web/c",
+    "b.c.web",
+    "_tcp",
+    "web/_tcp/_http",
+    "dir/x",
+    "dir",
+    "sp ace/x",
+    "web/sp ace",
+    "dir/x/y",
 ];
 
 const DATA: [&str; 8] = [

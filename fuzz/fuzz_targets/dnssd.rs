@@ -5,10 +5,10 @@
 
 #![no_main]
 
-use wire::dnssd::{Endpoint, Host};
-use wire::name::Name;
 use libfuzzer_sys::fuzz_target;
 use std::net::Ipv6Addr;
+use wire::dnssd::{Endpoint, Host};
+use wire::name::Name;
 
 fuzz_target!(|input: &[u8]| {
     let Some((head, rest)) = input.split_first_chunk::<3>() else { return };

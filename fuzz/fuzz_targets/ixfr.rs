@@ -2,13 +2,13 @@
 
 #![no_main]
 
-use wire::name::{Name, NameBuf};
-use wire::rr::rtype;
-use wire::serial::Serial;
 use aggregator::transfer::reader::{Progress, Reader, Received};
 use aggregator::zone::{Delta, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 /// An SOA as it comes with a serial.
 fn soa(serial: u8) -> Vec<u8> {

@@ -6,15 +6,15 @@
 
 #![no_main]
 
-use wire::name::{Name, NameBuf};
-use wire::rr::rtype;
-use wire::serial::Serial;
 use aggregator::state::frame::{self, Header, Kind};
 use aggregator::state::replay::{Replayed, replay};
 use aggregator::zone::{Delta, IMAGE_FORMAT, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 static ORIGIN: LazyLock<Name> = LazyLock::new(|| Name::parse("z").expect("a name"));
 

@@ -5,14 +5,14 @@
 #![no_main]
 
 use aggregator::merge::{NsPolicy, OnExpire, RdataNames, Region, RegionPlan, SoaPlan};
-use wire::name::{Name, NameBuf};
-use wire::rr::rtype;
-use wire::serial::Serial;
 use aggregator::zone::{Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 const OWNERS: [&str; 8] = ["a", "b", "a.b", "*.b", "c.a.b", "i._x._tcp", "sub", "w.sub"];
 
@@ -69,6 +69,8 @@ fuzz_target!(|input: &[u8]| {
         serial_offset: 0,
         rdata_names: if policy & 1 == 0 { RdataNames::Keep } else { RdataNames::Rewrite },
         exclude: Vec::new(),
+        addresses: Default::default(),
+        max_set: (policy & 2 != 0).then_some(1),
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
         expire_after: None,

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use wire::name::{NameBuf, skip};
 use libfuzzer_sys::fuzz_target;
+use wire::name::{NameBuf, skip};
 
 fuzz_target!(|input: &[u8]| {
     for start in 0..input.len().min(64) {

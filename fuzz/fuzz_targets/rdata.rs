@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use wire::rr::{self, RRset, RdataText};
 use libfuzzer_sys::fuzz_target;
 use std::cmp::Ordering;
+use wire::rr::{self, RRset, RdataText};
 
 fuzz_target!(|input: &[u8]| {
     let [high, low, start, message @ ..] = input else { return };

@@ -7,16 +7,16 @@
 
 use aggregator::acl::{Access, Rule};
 use aggregator::metrics::Metrics;
-use wire::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Outgoing, Published, Served, State};
-use wire::rr::{self, rtype};
-use wire::serial::Serial;
 use aggregator::serve::notify::Reception;
 use aggregator::serve::respond::{Asked, Dispatched, Responder};
-use wire::tsig::{Algorithm, Key, sign_request};
 use aggregator::zone::{Delta, History, HistoryLimits, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, rtype};
+use wire::serial::Serial;
+use wire::tsig::{Algorithm, Key, sign_request};
 
 const NOW: u64 = 1_700_000_000;
 

@@ -4,10 +4,10 @@
 
 #![no_main]
 
-use wire::name::Name;
-use wire::tsig::{Algorithm, Key, Keyring, Opened, open_request, sign_request};
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};
+use wire::name::Name;
+use wire::tsig::{Algorithm, Key, Keyring, Opened, open_request, sign_request};
 
 const NOW: u64 = 1_800_000_000;
 const QUERY: &[u8] =
