@@ -54,8 +54,6 @@ pub struct Law {
 impl Law {
     /// All records, as zones are answered by default.
     pub const ALL: Law = Law { max: None, pick: Pick::Rotate };
-    /// The default of regions: what resolvers take, in turn.
-    pub const REGION: Law = Law { max: NonZeroU32::new(OTHERS_MOST), pick: Pick::Rotate };
 
     /// Number of records above which some set is cut.
     pub fn above(self) -> u32 {

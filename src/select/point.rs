@@ -38,32 +38,28 @@ pub struct Client {
 impl Client {
     /// The client behind a source address.
     pub fn from_source(address: IpAddr) -> Client {
-        let mut octets = [0; 8];
-        match address.to_canonical() {
-            IpAddr::V4(address) => {
-                octets[..4].copy_from_slice(&address.octets());
-                Client { octets, length: 4 }
-            }
-            IpAddr::V6(address) => {
-                octets.copy_from_slice(&address.octets()[..8]);
-                Client { octets, length: 8 }
-            }
-        }
+        Client::cut(address.to_canonical(), 4, 8)
     }
 
     /// The client behind a subnet that a resolver tells of, cut to 24 or 56 bits.
     pub fn from_subnet(first: IpAddr) -> Client {
+        Client::cut(first, 3, 7)
+    }
+
+    /// So many octets of an IPv4 or an IPv6 address.
+    fn cut(address: IpAddr, of_v4: u8, of_v6: u8) -> Client {
         let mut octets = [0; 8];
-        let length = match first {
-            IpAddr::V4(first) => {
-                octets[..3].copy_from_slice(&first.octets()[..3]);
-                3
+        let length = match address {
+            IpAddr::V4(address) => {
+                octets[..4].copy_from_slice(&address.octets());
+                of_v4
             }
-            IpAddr::V6(first) => {
-                octets[..7].copy_from_slice(&first.octets()[..7]);
-                7
+            IpAddr::V6(address) => {
+                octets.copy_from_slice(&address.octets()[..8]);
+                of_v6
             }
         };
+        octets[usize::from(length)..].fill(0);
         Client { octets, length }
     }
 
