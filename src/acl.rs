@@ -42,6 +42,16 @@ impl Prefix {
         Prefix { address, length: bits(address) }
     }
 
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Number of bits that count.
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
     /// Returns true if an address begins with the prefix.
     pub fn contains(&self, address: IpAddr) -> bool {
         let shift = u32::from(bits(self.address) - self.length);

@@ -47,6 +47,7 @@ pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_dura
 
 use crate::acl::Prefix;
 use crate::catalog::CatalogPlan;
+use crate::clients::Clients;
 use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::notify::Targets;
 use crate::probe::ProbePlan;
@@ -68,6 +69,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::name::Name;
 use wire::tsig::Keyring;
@@ -104,6 +106,8 @@ pub struct Config {
     pub outgoing: HashMap<Name, Outgoing>,
     /// Laws of answers: of each region, and of each zone that is not answered with whole sets.
     pub answers: HashMap<Name, AnswersPlan>,
+    /// Whose clients are whose.
+    pub clients: Arc<Clients>,
     /// Secondaries to notify of changes: of each zone, each region, and the catalog.
     pub targets: Targets,
     pub catalog: Option<CatalogPlan>,
@@ -280,6 +284,7 @@ impl Config {
             audit: transfer.audit,
             outgoing,
             answers: answers.plans,
+            clients: Arc::default(),
             targets,
             catalog,
             history,

@@ -42,6 +42,7 @@ pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Unf
 
 use crate::acl::Prefix;
 use crate::budget::{Budget, Kept};
+use crate::clients::Clients;
 use crate::merge::{AnswersPlan, Drain, DrainTarget, Pin, Region, Selected, Touched};
 use crate::metrics::Metrics;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
@@ -109,6 +110,7 @@ pub struct Keeper {
     identity: Identity,
     keys: Arc<Keyring>,
     subnet_from: Arc<[Prefix]>,
+    clients: Arc<Clients>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
     answers: HashMap<Name, Arc<AnswersPlan>>,
     /// What answers have of the large sets of zones with a law, as they were last published.
@@ -229,6 +231,7 @@ impl Keeper {
             identity: Identity::default(),
             keys: Arc::default(),
             subnet_from: [].into(),
+            clients: Arc::default(),
             outgoing: HashMap::new(),
             answers: HashMap::new(),
             selected: HashMap::new(),
@@ -398,7 +401,7 @@ impl Keeper {
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
-        (self.answers, self.subnet_from) = (plan.answers, plan.subnet_from);
+        (self.answers, self.subnet_from, self.clients) = (plan.answers, plan.subnet_from, plan.clients);
         self.hidden = plan.hidden;
         self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
@@ -552,6 +555,7 @@ impl Keeper {
         let served = sources.chain(regions).chain(catalog);
         let mut root = Published::new(self.identity.clone(), served, self.generation);
         (root.keys, root.subnet_from) = (self.keys.clone(), self.subnet_from.clone());
+        root.clients = self.clients.clone();
         root.hide(hidden.into_iter().map(serve_source));
         let (root, now) = (Arc::new(root), Instant::now());
         // Whoever sees the root finds the snapshot that belongs to it.

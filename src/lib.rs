@@ -26,7 +26,8 @@
 //! the loader and the patcher that turn transfers into one, differences of versions, and their history.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
-//! [`select`] chooses the records of a large set that one answer has.
+//! [`select`] chooses the records of a large set that one answer has, [`clients`] knows
+//! which datacenter is whose home.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
 //! as a zone; [`static_zone`] makes zones of records that the configuration has itself,
 //! [`source::zookeeper::zones`] of the nodes that Registrar writes into ZooKeeper.
@@ -64,6 +65,7 @@ pub mod budget;
 pub mod catalog;
 pub mod cli;
 pub mod client;
+pub mod clients;
 pub mod config;
 pub mod control;
 pub mod daemon;

@@ -38,7 +38,7 @@ mod sink;
 pub use crate::rewrite::RdataNames;
 pub use answers::{AnswersPlan, Selected};
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
-pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
+pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope, Shares};
 pub use filter::{AddressPlan, AddressRule, AddressRules, Filtered};
 pub use intake::{Held, Intake, Touched, TracedMember};
 pub use pin::Pin;

@@ -8,6 +8,7 @@
 //! of zones) pointer copies, done by the keeper.
 
 use crate::acl::{Access, Prefix};
+use crate::clients::Clients;
 use crate::select::Selections;
 use crate::zone::{History, Large, Zone};
 use arc_swap::ArcSwap;
@@ -203,6 +204,8 @@ pub struct Published {
     pub keys: Arc<Keyring>,
     /// Resolvers whose word on the subnets of their clients is believed.
     pub subnet_from: Arc<[Prefix]>,
+    /// Whose clients are whose.
+    pub clients: Arc<Clients>,
     zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
     /// Zones that no client reaches: parts of which zones of several members are made.
     hidden: HashMap<Name, Arc<Served>>,
@@ -222,6 +225,7 @@ impl Published {
             identity,
             keys: Arc::default(),
             subnet_from: [].into(),
+            clients: Arc::default(),
             zones,
             hidden: HashMap::new(),
             lengths,

@@ -16,9 +16,11 @@
 mod circle;
 mod point;
 mod ring;
+mod steering;
 mod table;
 
 pub use point::{Client, point};
+pub use steering::{Prefer, Services, Steering, Treatment};
 pub use table::Selections;
 
 use crate::zone::Large;

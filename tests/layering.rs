@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "client", "log", "log/*"],
-    &["zone", "zone/*"],
+    &["clients", "zone", "zone/*"],
     &["select", "select/*"],
     &[
         "rewrite",

@@ -187,7 +187,7 @@ fn find_large_sets(config: &Config) -> Vec<String> {
     }
     let leads = ask(Request::Leads).map(|reply| reply.data);
     let leads: Vec<Lead> = leads.and_then(|data| serde_json::from_value(data).ok()).unwrap_or_default();
-    let most = |zone: &str| config.answers.get(&Name::parse(zone).ok()?)?.law.max;
+    let most = |zone: &str| config.answers.get(&Name::parse(zone).ok()?)?.usual.law.max;
     // With this file the zone may be cut as its region is.
     let is_larger = |lead: &&Lead| most(&lead.region).is_some_and(|own| most(&lead.zone).is_none_or(|most| most > own));
     warnings.extend(leads.iter().filter(is_larger).map(Lead::describe));

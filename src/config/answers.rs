@@ -8,7 +8,7 @@
 
 use crate::config::drains::parse_pattern;
 use crate::merge::{AnswersPlan, NamePattern};
-use crate::select::{Law, Pick};
+use crate::select::{Law, Pick, Treatment};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
@@ -83,7 +83,7 @@ impl Answers {
 
     /// Takes in what the table of a zone or region says.
     pub fn admit(&mut self, reader: &mut Reader<'_>, zone: &Name, fields: &Fields<'_>, place: &str) {
-        let base = self.plans.get(zone).map_or(Law::ALL, |plan| plan.law);
+        let base = self.plans.get(zone).map_or(Law::ALL, |plan| plan.usual.law);
         let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base, place));
         if let (Some(Law { max: None, pick: Pick::Client }), Some(entry)) = (law, fields.entry("answers")) {
             let message =
@@ -97,7 +97,7 @@ impl Answers {
 
     /// Takes in the exceptions of a region.
     pub fn admit_names(&mut self, reader: &mut Reader<'_>, region: &Name, fields: &Fields<'_>, place: &str) {
-        let Some(base) = self.plans.get(region).map(|plan| plan.law) else { return };
+        let Some(base) = self.plans.get(region).map(|plan| plan.usual) else { return };
         let wanted = "tables such as [[aggregations.\"NAME\".names]] with match = \"seeds.svc.*\"";
         let mut one = |r: &mut Reader<'_>, _: &str, node: &Node| self.read_exception(r, node, base, place, region);
         let names = fields.read(reader, "names", |r, key, node| r.list(key, node, wanted, &mut one));
@@ -109,8 +109,7 @@ impl Answers {
     /// Warns of answers by client where every resolver is one client.
     pub fn expect_subnets(&self, reader: &mut Reader<'_>) {
         let is_by_client = |plan: &AnswersPlan| {
-            let mut laws = plan.names.iter().map(|(_, law)| *law).chain([plan.law]);
-            laws.any(|law| law.pick == Pick::Client && law.max.is_some())
+            plan.treatments().any(|Treatment { law, .. }| law.pick == Pick::Client && law.max.is_some())
         };
         if let Some(at) = self.by_client.filter(|_| self.plans.values().any(is_by_client)) {
             let message = "all clients of one resolver get the same records, because [server] has no \"client_subnet_from\"; \
@@ -132,16 +131,16 @@ impl Answers {
         &mut self,
         reader: &mut Reader<'_>,
         node: &Node,
-        base: Law,
+        base: Treatment,
         place: &str,
         region: &Name,
-    ) -> Option<(NamePattern, Law)> {
+    ) -> Option<(NamePattern, Treatment)> {
         let place = format!("an entry of \"names\" of {place}");
         let fields = NAMES.read(reader, node, &place, &mut ())?;
         if fields.lacks("match") {
             reader.error(node.at, format!("{place} has no match; write match = \"web.svc.*\""));
         }
-        let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base, &place));
+        let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base.law, &place));
         let pattern = fields.read(reader, "match", |r, key, node| {
             let text = r.text(key, node, "an owner name such as \"web.svc.*\"")?;
             if matches!(text, "" | "." | "@") {
@@ -152,7 +151,7 @@ impl Answers {
             }
             parse_pattern(text, Some(region)).map_err(|problem| r.error(node.at, problem)).ok()
         });
-        Some((pattern?, law.unwrap_or(base)))
+        Some((pattern?, Treatment { law: law.unwrap_or(base.law), ..base }))
     }
 }
 

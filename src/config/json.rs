@@ -229,8 +229,8 @@ fn describe_answers(config: &Config, zone: &Name) -> Value {
     let plan = config.answers.get(zone);
     let law = |law: Law| json!({ "max": law.max.map_or(json!("all"), |max| json!(max)), "pick": law.pick });
     let names = plan.iter().flat_map(|plan| &plan.names);
-    let names = names.map(|(pattern, exception)| json!({ "match": pattern, "answers": law(*exception) }));
-    let mut described = law(plan.map_or(Law::ALL, |plan| plan.law));
+    let names = names.map(|(pattern, exception)| json!({ "match": pattern, "answers": law(exception.law) }));
+    let mut described = law(plan.map_or(Law::ALL, |plan| plan.usual.law));
     described["names"] = names.collect();
     described
 }

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::merge::{
     AddressPlan, AddressRules, DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan,
 };
-use crate::select::{Law, Pick};
+use crate::select::{Law, Pick, Treatment};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -213,8 +213,8 @@ fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>)
 /// Writes what a zone's answers have of large sets, and who copies it.
 fn write_service(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Result {
     if let Some(plan) = config.answers.get(zone) {
-        writeln!(out, "    answers have {}", describe_law(plan.law))?;
-        for (pattern, law) in &plan.names {
+        writeln!(out, "    answers have {}", describe_law(plan.usual.law))?;
+        for (pattern, Treatment { law, .. }) in &plan.names {
             writeln!(out, "    answers for {pattern} have {}", describe_law(*law))?;
         }
     }

@@ -66,6 +66,7 @@ pub async fn publish_plan(
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
         answers: config.answers.iter().map(|(zone, plan)| (zone.clone(), Arc::new(plan.clone()))).collect(),
+        clients: config.clients.clone(),
         refusing: refusing.cloned().collect(),
         hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
         history: config.history,

@@ -2,6 +2,7 @@
 
 use crate::acl::Prefix;
 use crate::catalog::CatalogPlan;
+use crate::clients::Clients;
 use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::publish::{Identity, Outgoing};
 use crate::source::Update;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub outgoing: HashMap<Name, Arc<Outgoing>>,
     /// Laws of answers by zone; a zone without an entry is answered with whole sets.
     pub answers: HashMap<Name, Arc<AnswersPlan>>,
+    /// Whose clients are whose.
+    pub clients: Arc<Clients>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
     /// Source zones that no client reaches: parts of which zones of several members are made.

@@ -10,47 +10,73 @@
 //! version or in a member, and O(names) for the first version and for other laws.
 
 use super::{Members, NamePattern, RegionPlan};
+use crate::acl::Prefix;
 use crate::rewrite::{Move, RdataNames};
-use crate::select::{Law, Selection, Selections};
+use crate::select::{Law, Prefer, Selection, Selections, Steering, Treatment};
 use crate::zone::{Node, Owner, Zone};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::name::Name;
 use wire::rr::{self, Set, rtype};
 
 /// Laws of the answers of one zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswersPlan {
-    pub law: Law,
+    pub usual: Treatment,
     /// Exceptions; the first that matches counts.
-    pub names: Vec<(NamePattern, Law)>,
+    pub names: Vec<(NamePattern, Treatment)>,
+    /// Time without contact after which a member is farther than all others; none for never.
+    pub stale_after: Option<Duration>,
+    /// For homes, which may be members or other zones: the members that are the nearest after the home itself, in order.
+    pub near: Vec<(Name, Vec<Name>)>,
+    /// Shares of members in the answers to clients without a home; a member that is not here has 1. Empty: by their
+    /// records.
+    pub weights: Vec<(Name, u32)>,
+    /// Addresses that only clients at home get: of all members, and of single ones in addition.
+    pub home_only: Vec<Prefix>,
+    pub members_home_only: Vec<(Name, Vec<Prefix>)>,
 }
 
 impl AnswersPlan {
     /// A plan without exceptions.
     pub fn new(law: Law) -> AnswersPlan {
-        AnswersPlan { law, names: Vec::new() }
+        let usual = Treatment { law, steering: Steering::OFF };
+        AnswersPlan {
+            usual,
+            names: Vec::new(),
+            stale_after: None,
+            near: Vec::new(),
+            weights: Vec::new(),
+            home_only: Vec::new(),
+            members_home_only: Vec::new(),
+        }
     }
 
     /// Number of records above which some set may be cut.
     pub fn above(&self) -> u32 {
-        self.names.iter().map(|(_, law)| law.above()).fold(self.law.above(), u32::min)
+        self.treatments().map(|treatment| treatment.law.above()).fold(u32::MAX, u32::min)
     }
 
-    /// The law of a name of a zone.
-    pub fn law_of(&self, name: &Name, origin: &Name) -> Law {
-        self.exception(name, origin).map_or(self.law, |(_, law)| *law)
+    /// How a name of a zone is answered.
+    pub fn of(&self, name: &Name, origin: &Name) -> Treatment {
+        self.exception(name, origin).map_or(self.usual, |(_, treatment)| *treatment)
     }
 
     /// The exception that counts for a name of a zone.
-    pub fn exception(&self, name: &Name, origin: &Name) -> Option<&(NamePattern, Law)> {
+    pub fn exception(&self, name: &Name, origin: &Name) -> Option<&(NamePattern, Treatment)> {
         self.names.iter().find(|(pattern, _)| pattern.matches(name.owner_in(origin)))
     }
 
-    /// All laws.
-    pub fn laws(&self) -> impl Iterator<Item = Law> {
-        std::iter::once(self.law).chain(self.names.iter().map(|(_, law)| *law))
+    /// Returns true if clients of any name are steered.
+    pub fn steers(&self) -> bool {
+        self.treatments().any(|treatment| treatment.steering.prefer != Prefer::Off)
+    }
+
+    /// All ways in which names are answered.
+    pub fn treatments(&self) -> impl Iterator<Item = Treatment> {
+        std::iter::once(self.usual).chain(self.names.iter().map(|(_, treatment)| *treatment))
     }
 }
 
@@ -154,7 +180,7 @@ fn select(
     let large = node.rrsets().filter(|set| set.count > above && !is_signed);
     let name = Name::join(labels, &zone.origin);
     let make = |set: Set<'_>| {
-        let law = plan.law_of(&name, &zone.origin);
+        let law = plan.of(&name, &zone.origin).law;
         let gives = match region {
             Some(region) => gives(region, members, &name, set),
             None => vec![(0..set.count).collect()],

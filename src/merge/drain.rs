@@ -164,6 +164,30 @@ impl Scope {
     }
 }
 
+//--- Shares ---
+
+/// Shares of the clients that get nothing of one member in one region; its records stay in the set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares(Vec<(Option<NamePattern>, u8)>);
+
+impl Shares {
+    /// Adds the share of a drain, in percent, of some names or all.
+    pub fn add(&mut self, names: Option<NamePattern>, percent: u8) {
+        self.0.push((names, percent));
+    }
+
+    /// Returns true if all clients get the member's records.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The share of the clients of an owner name without origin, in percent: the largest of all.
+    pub fn of(&self, owner: &[u8]) -> u8 {
+        let meant = self.0.iter().filter(|(names, _)| names.as_ref().is_none_or(|names| names.matches(owner)));
+        meant.map(|(_, percent)| *percent).max().unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

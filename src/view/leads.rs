@@ -63,7 +63,7 @@ pub fn find_leads(view: &Snapshot) -> Vec<Lead> {
 
 /// Finds those of one region.
 fn find_in(published: &Published, region: &Zone, plan: &AnswersPlan, found: &mut BTreeMap<[String; 2], Lead>) {
-    let limits = plan.laws().filter_map(|law| law.max);
+    let limits = plan.treatments().filter_map(|treatment| treatment.law.max);
     let Some(least) = limits.min() else { return };
     for node in region.nodes() {
         for (kind, offset) in [(rtype::CNAME, 0), (rtype::SRV, 6)] {
@@ -75,7 +75,7 @@ fn find_in(published: &Published, region: &Zone, plan: &AnswersPlan, found: &mut
                 Some((target, zone, records))
             });
             let name = Name::join(node.owner(), &region.origin);
-            let Some(most) = plan.law_of(&name, &region.origin).max else { continue };
+            let Some(most) = plan.of(&name, &region.origin).law.max else { continue };
             let Some((target, zone, records)) = larger.max_by_key(|(.., records)| *records) else { continue };
             if records <= most.get() {
                 continue;

@@ -47,13 +47,15 @@ impl SizesReport {
     /// known from here.
     pub fn under(mut self, plan: Option<&AnswersPlan>, max_set: Option<u32>) -> SizesReport {
         let is_kept = |max: Option<u32>| max.is_some_and(|max| max <= RESOLVER_RECORDS);
-        let is_whole = |plan: &AnswersPlan| plan.law.max.is_none() && plan.names.is_empty();
+        let is_whole = |plan: &AnswersPlan| plan.usual.law.max.is_none() && plan.names.is_empty();
         if is_kept(max_set) {
             return SizesReport::default();
         }
         if plan.is_none_or(is_whole) {
             self.in_answers = self.large;
-        } else if plan.is_some_and(|plan| plan.laws().all(|law| is_kept(law.max.map(|max| max.get())))) {
+        } else if plan
+            .is_some_and(|plan| plan.treatments().all(|treatment| is_kept(treatment.law.max.map(|max| max.get()))))
+        {
             self.in_answers = Large { datagram: self.in_answers.datagram, ..Large::default() };
         }
         self
@@ -135,7 +137,7 @@ pub fn name(limit: SizeLimit) -> String {
 mod tests {
     use super::*;
     use crate::merge::NamePattern;
-    use crate::select::{Law, Pick};
+    use crate::select::{Law, Pick, Treatment};
     use std::num::NonZeroU32;
 
     const SOME: SizesReport = SizesReport {
@@ -177,7 +179,10 @@ mod tests {
         let cut = AnswersPlan::new(law(Some(100)));
         let wide = AnswersPlan::new(law(Some(101)));
         let seeds = NamePattern::parse("seeds").unwrap();
-        let but = |max| AnswersPlan { law: law(Some(8)), names: vec![(seeds.clone(), law(max))] };
+        let but = |max| AnswersPlan {
+            names: vec![(seeds.clone(), Treatment { law: law(max), ..Treatment::PLAIN })],
+            ..AnswersPlan::new(law(Some(8)))
+        };
         let answered = |plan: Option<&AnswersPlan>, max_set| SOME.under(plan, max_set).in_answers;
         assert_eq!([answered(None, None), answered(Some(&whole), None)], [SOME.large; 2]);
         let datagram = Large { datagram: 5, ..Large::default() };

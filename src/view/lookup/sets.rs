@@ -3,7 +3,7 @@
 use super::report::{LawReport, LookupStep, RecordFate, SetReport};
 use crate::keeper::Snapshot;
 use crate::publish::Served;
-use crate::select::Selection;
+use crate::select::{Selection, Treatment};
 use crate::zone::{Large, SizeLimit, Zone};
 use wire::rr::{Set, TypeName};
 
@@ -14,7 +14,8 @@ pub fn add_sets(view: &Snapshot, served: &Served, zone: &Zone, wanted: Option<u1
     let law = |selection: &Selection| {
         let plan = plan?;
         let exception = plan.exception(step.asked(), &zone.origin);
-        let (pattern, law) = exception.map_or((None, plan.law), |(pattern, law)| (Some(pattern), *law));
+        let (pattern, Treatment { law, .. }) =
+            exception.map_or((None, plan.usual), |(pattern, treatment)| (Some(pattern), *treatment));
         let pattern = pattern.map(ToString::to_string);
         Some(LawReport { max: law.max?.get(), pick: selection.pick(), pattern })
     };

@@ -5,7 +5,7 @@ use crate::keeper::{Contact, Lifetime, RegionSnapshot, SourceZone};
 use crate::merge::tests::{plain, plan};
 use crate::merge::{AnswersPlan, NamePattern, OwnerPattern, RdataNames, Region, RegionPlan, Selected};
 use crate::publish::{Identity, Published, Unknown};
-use crate::select::{Law, Pick};
+use crate::select::{Law, Pick, Treatment};
 use crate::zone::History;
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
@@ -258,8 +258,8 @@ fn a_name_too_long_for_the_region_is_told_at_its_member() {
 /// Gives the region w.x of a view laws of answers, one of them for the names below `seeds`.
 pub fn answer_by(view: &mut Snapshot, [usual, seeds]: [Law; 2]) {
     let origin = name("w.x");
-    let names = vec![(NamePattern::parse("*.seeds").unwrap(), seeds)];
-    let plan = Arc::new(AnswersPlan { law: usual, names });
+    let names = vec![(NamePattern::parse("*.seeds").unwrap(), Treatment { law: seeds, ..Treatment::PLAIN })];
+    let plan = Arc::new(AnswersPlan { names, ..AnswersPlan::new(usual) });
     let region = &view.regions[&origin];
     let zone = region.served.clone().unwrap();
     let members = region.members.iter().map(|member| member.taken.clone()).collect();

@@ -1,0 +1,427 @@
+//! Table of clients: which home an address or subnet has, and for how wide a subnet an answer made for it holds.
+//!
+//! Prefixes are flattened to ranges that do not overlap, in the order of their addresses; the longest prefix that contains
+//! an address counts. A first level, indexed by the bits in which the addresses begin to differ, says among which few
+//! ranges to search. The scope of an answer to a question with EDNS Client Subnet (RFC 7871) follows from the neighbours
+//! of a range.
+//!
+//! Invariants: the table is immutable; two subnets within one scope have the same home by the same law, so a resolver may
+//! give the answer for one to the other (RFC 7871 section 7.3.1); scopes of nested prefixes do not overlap (section
+//! 7.2.1).
+//!
+//! Cost: a look-up O(1) and a search among the ranges of one place of the first level; making one O(prefixes × log
+//! prefixes); two ranges of 8 octets for an IPv4 prefix at most, of 20 for an IPv6 prefix, and 8 for the prefix.
+
+use crate::acl::Prefix;
+use std::net::IpAddr;
+use wire::name::Name;
+
+/// Bits by which the first level is indexed, at most.
+const INDEX_BITS: u32 = 16;
+/// No prefix: of a range, or above a prefix.
+const NONE: u32 = u32::MAX;
+
+/// Home of the clients of a prefix, by its number among all homes.
+pub type Home = u16;
+
+/// Which home clients have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clients {
+    /// The zones that are homes, by number.
+    homes: Box<[Name]>,
+    v4: Family<u32>,
+    v6: Family<u128>,
+}
+
+/// Subnet of a client (RFC 7871), or a whole address. The bits behind its length are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    pub address: IpAddr,
+    pub length: u8,
+}
+
+/// What the table says of a subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub home: Option<Home>,
+    /// Length of the prefix around the subnet for which the same holds, or that of the subnet where its parts differ.
+    pub scope: u8,
+}
+
+/// Error: a prefix is there twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the prefix is there twice")]
+pub struct Twice {
+    /// Their positions in the list.
+    pub first: usize,
+    pub second: usize,
+}
+
+impl Clients {
+    /// Makes the table of the zones that are homes, and of prefixes with the homes of their clients.
+    pub fn new(homes: Vec<Name>, prefixes: &[(Prefix, Home)]) -> Result<Clients, Twice> {
+        let part = |is_v4: bool| {
+            let all = prefixes.iter().enumerate().filter(move |(_, (prefix, _))| prefix.address().is_ipv4() == is_v4);
+            all.map(|(index, (prefix, home))| Written {
+                first: number(prefix.address()),
+                length: prefix.length(),
+                home: *home,
+                index,
+            })
+        };
+        let (v4, v6) = (Family::new(part(true).collect())?, Family::new(part(false).collect())?);
+        Ok(Clients { homes: homes.into(), v4, v6 })
+    }
+
+    /// The zones that are homes, by number.
+    pub fn homes(&self) -> &[Name] {
+        &self.homes
+    }
+
+    /// Number of prefixes.
+    pub fn prefixes(&self) -> usize {
+        self.v4.prefixes.len() + self.v6.prefixes.len()
+    }
+
+    /// The home of the client with an address.
+    pub fn home_of(&self, address: IpAddr) -> Option<Home> {
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.v4.home_of(u32::from(address)),
+            IpAddr::V6(address) => self.v6.home_of(u128::from(address)),
+        }
+    }
+
+    /// The home of the clients of a subnet, and the scope of an answer that depends on nothing else.
+    pub fn find(&self, subnet: Subnet) -> Found {
+        match subnet.address {
+            IpAddr::V4(address) => self.v4.find(u32::from(address), subnet.length),
+            IpAddr::V6(address) => self.v6.find(u128::from(address), subnet.length),
+        }
+    }
+
+    /// Returns true if there are no prefixes, so that no client has a home.
+    pub fn is_empty(&self) -> bool {
+        self.v4.prefixes.is_empty() && self.v6.prefixes.is_empty()
+    }
+
+    /// Octets that the table takes in memory.
+    pub fn octets(&self) -> usize {
+        self.v4.octets() + self.v6.octets()
+    }
+}
+
+/// The address as a number.
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+//--- Family ---
+
+/// Addresses of one family as numbers.
+trait Address: Copy + Ord + Default {
+    const BITS: u32;
+    fn wide(self) -> u128;
+    fn narrow(wide: u128) -> Self;
+}
+
+impl Address for u32 {
+    const BITS: u32 = u32::BITS;
+
+    fn wide(self) -> u128 {
+        self.into()
+    }
+
+    fn narrow(wide: u128) -> u32 {
+        wide as u32
+    }
+}
+
+impl Address for u128 {
+    const BITS: u32 = u128::BITS;
+
+    fn wide(self) -> u128 {
+        self
+    }
+
+    fn narrow(wide: u128) -> u128 {
+        wide
+    }
+}
+
+/// A prefix that is still to be taken in.
+struct Written {
+    first: u128,
+    length: u8,
+    home: Home,
+    index: usize,
+}
+
+/// A prefix in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    /// The next shorter prefix that contains it.
+    above: u32,
+    home: Home,
+    length: u8,
+}
+
+/// The prefixes of one family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Family<A> {
+    /// First address of each range; the first range begins at zero.
+    starts: Box<[A]>,
+    /// The longest prefix that contains each range.
+    owners: Box<[u32]>,
+    prefixes: Box<[Kept]>,
+    /// Number of the last range that begins at or before each place of the first level; one more for the end.
+    index: Box<[u32]>,
+    /// Bits in front of those by which the first level is indexed, which all addresses of the table share, and their
+    /// number.
+    skipped: u32,
+    common: u128,
+    indexed: u32,
+}
+
+impl<A: Address> Family<A> {
+    /// Flattens prefixes.
+    fn new(mut written: Vec<Written>) -> Result<Family<A>, Twice> {
+        if written.is_empty() {
+            return Ok(Family::default());
+        }
+        written.sort_by_key(|prefix| (prefix.first, prefix.length));
+        let same = |pair: &&[Written]| (pair[0].first, pair[0].length) == (pair[1].first, pair[1].length);
+        if let Some(pair) = written.windows(2).find(same) {
+            return Err(Twice { first: pair[0].index, second: pair[1].index });
+        }
+        let mut ranges: Vec<(u128, u32)> = vec![(0, NONE)];
+        let mut prefixes: Vec<Kept> = Vec::with_capacity(written.len());
+        // The prefixes that contain the present place, the longest last, with their last addresses.
+        let mut open: Vec<(u32, u128)> = Vec::new();
+        let close = |until: Option<u128>, open: &mut Vec<(u32, u128)>, ranges: &mut Vec<(u128, u32)>| {
+            while let Some((_, last)) = open.pop_if(|(_, last)| until.is_none_or(|until| *last < until)) {
+                if last < last_of::<A>(0, 0) {
+                    push(ranges, last + 1, open.last().map_or(NONE, |(above, _)| *above));
+                }
+            }
+        };
+        for prefix in &written {
+            close(Some(prefix.first), &mut open, &mut ranges);
+            let number = prefixes.len() as u32;
+            let above = open.last().map_or(NONE, |(above, _)| *above);
+            prefixes.push(Kept { above, home: prefix.home, length: prefix.length });
+            push(&mut ranges, prefix.first, number);
+            open.push((number, last_of::<A>(prefix.first, prefix.length)));
+        }
+        close(None, &mut open, &mut ranges);
+        let (starts, owners): (Vec<A>, Vec<u32>) =
+            ranges.iter().map(|(start, owner)| (A::narrow(*start), *owner)).unzip();
+        let mut family =
+            Family { starts: starts.into(), owners: owners.into(), prefixes: prefixes.into(), ..Family::default() };
+        family.make_index();
+        Ok(family)
+    }
+
+    /// Makes the first level.
+    fn make_index(&mut self) {
+        let inner = &self.starts[self.starts.len().min(1)..];
+        let (Some(first), Some(last)) = (inner.first(), inner.last()) else { return };
+        let differing = first.wide() ^ last.wide();
+        self.skipped = differing.leading_zeros() - (u128::BITS - A::BITS);
+        // As many places as there are ranges.
+        self.indexed = INDEX_BITS.min(A::BITS - self.skipped).min(inner.len().ilog2() + 1);
+        self.common = first.wide() & !last_of::<A>(0, self.skipped as u8);
+        let shift = A::BITS - self.skipped - self.indexed;
+        let place = |number: u128| self.common + (number << shift);
+        let at = |number| (self.starts.partition_point(|start| start.wide() <= place(number)) - 1) as u32;
+        self.index = (0..1u128 << self.indexed).map(at).chain([self.starts.len() as u32 - 1]).collect();
+    }
+
+    /// Number of the range that an address is in.
+    fn range_of(&self, address: A) -> usize {
+        if self.index.is_empty() {
+            return self.starts.partition_point(|start| *start <= address) - 1;
+        }
+        let wide = address.wide();
+        let last = last_of::<A>(0, self.skipped as u8);
+        if wide < self.common {
+            return 0;
+        }
+        if wide > self.common | last {
+            return self.starts.len() - 1;
+        }
+        let shift = A::BITS - self.skipped - self.indexed;
+        let place = ((wide - self.common) >> shift) as usize;
+        let (low, high) = (self.index[place] as usize, self.index[place + 1] as usize);
+        low + self.starts[low..=high].partition_point(|start| *start <= address) - 1
+    }
+
+    /// The home of an address.
+    fn home_of(&self, address: A) -> Option<Home> {
+        if self.starts.is_empty() {
+            return None;
+        }
+        let owner = self.owners[self.range_of(address)];
+        self.prefixes.get(owner as usize).map(|prefix| prefix.home)
+    }
+
+    /// The home and the scope of a subnet.
+    fn find(&self, address: A, length: u8) -> Found {
+        if self.starts.is_empty() {
+            return Found { home: None, scope: 0 };
+        }
+        let range = self.range_of(address);
+        let next = self.starts.get(range + 1).map(|start| start.wide());
+        let mut owner = self.prefixes.get(self.owners[range] as usize);
+        if next.is_some_and(|next| next <= last_of::<A>(address.wide(), length)) {
+            // Longer prefixes inside do not count, but no wider answer holds for the subnet.
+            while let Some(longer) = owner.filter(|prefix| prefix.length > length) {
+                owner = self.prefixes.get(longer.above as usize);
+            }
+            return Found { home: owner.map(|prefix| prefix.home), scope: length };
+        }
+        let start = self.starts[range].wide();
+        let apart = |other: u128| ((address.wide() ^ other).leading_zeros() - (u128::BITS - A::BITS) + 1) as u8;
+        let before = if start == 0 { 0 } else { apart(start - 1) };
+        let scope = before.max(next.map_or(0, apart)).min(length);
+        Found { home: owner.map(|prefix| prefix.home), scope }
+    }
+
+    /// Octets in memory.
+    fn octets(&self) -> usize {
+        size_of_val(&*self.starts)
+            + size_of_val(&*self.owners)
+            + size_of_val(&*self.prefixes)
+            + size_of_val(&*self.index)
+    }
+}
+
+/// The last address of a prefix.
+fn last_of<A: Address>(first: u128, length: u8) -> u128 {
+    let host = A::BITS - u32::from(length);
+    first | (u128::MAX >> (u128::BITS - A::BITS)).checked_shr(u32::from(length)).filter(|_| host > 0).unwrap_or(0)
+}
+
+/// Begins a range; one that begins at the same address was empty.
+fn push(ranges: &mut Vec<(u128, u32)>, start: u128, owner: u32) {
+    if ranges.last().is_some_and(|(last, _)| *last == start) {
+        ranges.pop();
+    }
+    if ranges.last().is_none_or(|(_, last)| *last != owner) {
+        ranges.push((start, owner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn clients(prefixes: &[(&str, Home)]) -> Clients {
+        let read = |(prefix, home): &(&str, Home)| (prefix.parse().unwrap(), *home);
+        Clients::new(Vec::new(), &prefixes.iter().map(read).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn subnet(text: &str) -> Subnet {
+        let (address, length) = text.split_once('/').unwrap();
+        Subnet { address: address.parse().unwrap(), length: length.parse().unwrap() }
+    }
+
+    #[test]
+    fn scopes_beside_nested_prefixes() {
+        let table = clients(&[("10.0.0.0/8", 1), ("10.1.0.0/16", 2), ("2001:db8::/32", 3)]);
+        let found = |text| {
+            let Found { home, scope } = table.find(subnet(text));
+            (home, scope)
+        };
+        assert_eq!(found("10.1.2.0/24"), (Some(2), 16));
+        assert_eq!(found("10.0.0.0/16"), (Some(1), 16), "the other half of a /15 is another's");
+        assert_eq!(found("10.2.0.0/24"), (Some(1), 15));
+        assert_eq!(found("10.128.0.0/24"), (Some(1), 9));
+        assert_eq!(found("10.0.0.0/8"), (Some(1), 8), "longer prefixes inside are ignored");
+        assert_eq!(found("10.0.0.0/7"), (None, 7), "a subnet that is wider than the prefix has no home");
+        assert_eq!(found("11.0.0.0/24"), (None, 8));
+        assert_eq!(found("192.0.2.0/24"), (None, 1));
+        assert_eq!(found("0.0.0.0/0"), (None, 0));
+        assert_eq!(found("2001:db8:1::/48"), (Some(3), 32));
+        assert_eq!(found("2001:db9::/48"), (None, 32));
+        assert_eq!(clients(&[]).find(subnet("192.0.2.0/24")), Found { home: None, scope: 0 });
+        assert_eq!(clients(&[("0.0.0.0/0", 1)]).find(subnet("192.0.2.0/24")), Found { home: Some(1), scope: 0 });
+        assert_eq!(table.home_of("::ffff:10.1.0.1".parse().unwrap()), Some(2));
+    }
+
+    #[test]
+    fn a_prefix_stands_once() {
+        let twice: Vec<(Prefix, Home)> =
+            ["10.0.0.0/8", "10.0.0.0/9", "10.0.0.0/8"].map(|text| (text.parse().unwrap(), 1)).to_vec();
+        assert_eq!(Clients::new(Vec::new(), &twice).unwrap_err(), Twice { first: 0, second: 2 });
+    }
+
+    /// Prefixes that collide often, at the front or at the end of the addresses.
+    fn arbitrary_prefixes(is_v4: bool) -> impl Strategy<Value = Vec<(Prefix, Home)>> {
+        let bits = if is_v4 { 32u8 } else { 128 };
+        let one = (0..16u8, 0..=6u8, any::<bool>(), 0..4u16).prop_map(move |(high, length, is_deep, home)| {
+            let (value, length) =
+                if is_deep { (u128::from(high), bits - 6 + length) } else { (u128::from(high) << (bits - 6), length) };
+            let value = value & !(u128::MAX.checked_shr(128 - u32::from(bits - length)).unwrap_or(0));
+            let address: IpAddr = if is_v4 {
+                std::net::Ipv4Addr::from(value as u32).into()
+            } else {
+                std::net::Ipv6Addr::from(value).into()
+            };
+            (format!("{address}/{length}").parse().unwrap(), home)
+        });
+        prop::collection::vec(one, 0..12).prop_map(|mut all: Vec<(Prefix, Home)>| {
+            all.sort_by_key(|(prefix, _)| prefix.to_string());
+            all.dedup_by_key(|(prefix, _)| *prefix);
+            all
+        })
+    }
+
+    /// The longest prefix, by going through all of them.
+    fn entry(prefixes: &[(Prefix, Home)], address: IpAddr, most: u8) -> Option<(Prefix, Home)> {
+        let fits = prefixes.iter().filter(|(prefix, _)| prefix.length() <= most && prefix.contains(address));
+        fits.max_by_key(|(prefix, _)| prefix.length()).copied()
+    }
+
+    proptest! {
+        /// Homes and scopes are those of the rules, address by address.
+        #[test]
+        fn look_ups_are_what_the_rules_say(prefixes in arbitrary_prefixes(true), high in 0..64u32, low in 0..64u32, length in 0..=32u8) {
+            let table = Clients::new(Vec::new(), &prefixes).unwrap();
+            let address = |value: u32| IpAddr::from(std::net::Ipv4Addr::from(value));
+            let value = high << 26 | low;
+            prop_assert_eq!(table.home_of(address(value)), entry(&prefixes, address(value), 32).map(|(_, home)| home));
+            let first = value & !u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            let found = table.find(Subnet { address: address(first), length });
+            prop_assert_eq!(found.home, entry(&prefixes, address(first), length).map(|(_, home)| home));
+            // Every address at which anything changes.
+            let inside = |first: u32, length: u8| {
+                let last = first | u32::MAX.checked_shr(length.into()).unwrap_or(0);
+                let ends = (0..64u32).flat_map(|high| (0..64).map(move |low| high << 26 | low));
+                let ends = ends.chain((0..64).map(|high| high << 26 | 0x03ff_ffff)).chain([first, last]);
+                ends.filter(move |end| (first..=last).contains(end))
+            };
+            let entries = |first, length| inside(first, length).map(|end| entry(&prefixes, address(end), 32)).collect::<std::collections::HashSet<_>>();
+            if entries(first, length).len() > 1 {
+                prop_assert_eq!(found.scope, length);
+            } else {
+                let around = |scope: u8| first & !u32::MAX.checked_shr(scope.into()).unwrap_or(0);
+                prop_assert_eq!(entries(around(found.scope), found.scope).len(), 1);
+                prop_assert!(found.scope == 0 || entries(around(found.scope - 1), found.scope - 1).len() > 1);
+            }
+        }
+
+        /// The same in IPv6, as far as addresses go.
+        #[test]
+        fn both_families_are_alike(prefixes in arbitrary_prefixes(false), high in 0..64u128, low in 0..64u128) {
+            let table = Clients::new(Vec::new(), &prefixes).unwrap();
+            let address = IpAddr::from(std::net::Ipv6Addr::from(high << 122 | low));
+            // Those that stand for IPv4 are in the other table.
+            prop_assume!(address.to_canonical() == address);
+            prop_assert_eq!(table.home_of(address), entry(&prefixes, address, 128).map(|(_, home)| home));
+        }
+    }
+}
