@@ -366,6 +366,7 @@ impl Keeper {
         changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
         changed |= self.update_states(started);
         changed |= self.budget.has_too_much_history();
+        changed |= self.has_aged(started);
         let mut is_kept = false;
         if changed {
             self.share_memory();
@@ -532,7 +533,7 @@ impl Keeper {
     /// Publishes all zones as they are now.
     fn publish(&mut self) {
         self.generation += 1;
-        self.select();
+        self.select(Instant::now());
         let before = self.publisher.load();
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {

@@ -36,7 +36,7 @@ pub mod serial;
 mod sink;
 
 pub use crate::rewrite::RdataNames;
-pub use answers::{AnswersPlan, Selected};
+pub use answers::{AnswersPlan, Giver, Selected};
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope, Shares};
 pub use filter::{AddressPlan, AddressRule, AddressRules, Filtered};

@@ -9,14 +9,13 @@
 
 use crate::acl::{Access, Prefix};
 use crate::clients::Clients;
-use crate::select::Selections;
+use crate::select::{LANES, Selections, lane};
 use crate::zone::{History, Large, Zone};
 use arc_swap::ArcSwap;
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use wire::name::{self, Name};
 use wire::tsig::Keyring;
@@ -81,8 +80,7 @@ pub enum Unknown {
     Refused,
 }
 
-/// Numbers of answers that a zone gave, by kind. Threads count in lanes of their own, so that they do not wait for each
-/// other's memory.
+/// Numbers of answers that a zone gave, by kind. Threads count in lanes of their own.
 #[derive(Default)]
 pub struct Tally([Lane; LANES]);
 
@@ -90,14 +88,6 @@ pub struct Tally([Lane; LANES]);
 #[derive(Default)]
 #[repr(align(64))]
 struct Lane([AtomicU64; Tally::KINDS.len() + 1]);
-
-/// Number of lanes; more threads than these share lanes.
-const LANES: usize = 8;
-
-thread_local! {
-    /// The lane of this thread; none has the first number.
-    static LANE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
 
 impl Tally {
     /// Kinds that are told apart: these response codes (RFC 1035 section 4.1.1), and all others.
@@ -121,9 +111,7 @@ impl Tally {
 
     /// Counts in this thread's lane.
     fn add(&self, kind: usize) {
-        let lane = LANE.get();
-        let lane = if lane == usize::MAX { choose_lane() } else { lane };
-        self.0[lane % LANES].0[kind].fetch_add(1, Ordering::Relaxed);
+        self.0[lane() % LANES].0[kind].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The sums, in the order of the kinds.
@@ -140,15 +128,6 @@ impl Tally {
     fn sum(&self, kind: usize) -> u64 {
         self.0.iter().map(|lane| lane.0[kind].load(Ordering::Relaxed)).sum()
     }
-}
-
-/// Gives this thread a lane.
-#[cold]
-fn choose_lane() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let lane = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
-    LANE.set(lane);
-    lane
 }
 
 /// One zone as clients see it.

@@ -14,20 +14,33 @@
 //! O(records × log records).
 
 mod circle;
+mod course;
+mod orders;
+mod picks;
 mod point;
 mod ring;
+mod steered;
 mod steering;
 mod table;
+mod tally;
 
+pub use course::Asker;
+pub use orders::{Nearness, Orders, OrdersPlan};
+pub use picks::Picked;
 pub use point::{Client, point};
+pub use steered::Given;
 pub use steering::{Prefer, Services, Steering, Treatment};
-pub use table::Selections;
+pub use table::{Entry, Selections};
+pub use tally::{LANES, SteeredTally, lane};
 
 use crate::zone::Large;
 use circle::Circle;
+use course::Course;
+use picks::Picks;
 use point::Probes;
 use ring::{Ring, Steps};
 use std::num::NonZeroU32;
+use steered::Steered;
 use wire::rr::{self, Set, rtype};
 
 /// Records of a set that a name has beside addresses and services, above which it is cut: what BIND takes by default
@@ -76,20 +89,23 @@ impl Law {
 
 //--- Selection ---
 
-/// What the windows of one set are made of.
+/// What the answers from one set are made of, where not all are the whole set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Selection {
     kind: u16,
     /// Records and octets of the set that this belongs to.
     records: u32,
     octets: u32,
-    /// Records of a window.
+    /// Records of an answer at most.
     most: u32,
-    /// Octets of the whole set in an answer, and of a window at most.
+    /// Octets of the whole set in an answer, and of an answer at most.
     whole_bytes: usize,
     window_bytes: usize,
-    /// SRV records by their priority, the smallest first; of other types all together.
+    /// For clients that are all alike, where the set is cut: SRV records by their priority, the smallest first; of other
+    /// types all together.
     tiers: Box<[Tier]>,
+    /// For clients that are not.
+    steered: Option<Box<Steered>>,
 }
 
 /// Records among which none comes first.
@@ -113,52 +129,49 @@ impl Tier {
 }
 
 impl Selection {
-    /// What the windows of a set under an owner (lowercase wire form) are made of; none if it is not cut. `gives` has
-    /// for each member, in the plan's order, the numbers of the records that it gives.
-    pub fn new(owner: &[u8], set: Set<'_>, law: Law, gives: &[Vec<u32>]) -> Option<Selection> {
-        let most = law.most(set.rtype).filter(|most| set.count > *most)?;
-        let longest = set.rdatas().map(<[u8]>::len).max().unwrap_or_default();
-        let whole_bytes = set.wire_bytes();
-        let window_bytes = whole_bytes.min(most as usize * (longest + rr::FIXED_BYTES));
+    /// What the answers from a set under an owner (lowercase wire form) are made of; none if all are the whole set.
+    /// `given` has what each member gives of it, in the plan's order.
+    pub fn new(owner: &[u8], set: Set<'_>, treatment: Treatment, given: &[Given]) -> Option<Selection> {
+        let Treatment { law, mut steering } = treatment;
+        if set.rtype != rtype::SRV {
+            steering.services = Services::Select;
+        }
         let record = |(offset, rdata): (u32, &[u8])| Record {
             point: point(owner, set.rtype, rdata),
             offset,
             priority: priority(set.rtype, rdata),
         };
+        let cut = law.most(set.rtype).filter(|most| set.count > *most);
+        let is_steerable = matches!(set.rtype, rtype::A | rtype::AAAA | rtype::SRV);
+        if cut.is_none() && !is_steerable {
+            return None;
+        }
         // Services are sorted by priority.
         let records: Vec<Record> = set.with_offsets().map(record).collect();
-        let mut given: Vec<&[u32]> = gives.iter().map(Vec::as_slice).collect();
-        let (mut tiers, mut before_last, mut reached) = (Vec::new(), 0, 0);
-        for run in records.chunk_by(|one, next| one.priority == next.priority) {
-            // One tier behind those that fill a window has its last place.
-            if before_last >= most as usize {
-                break;
-            }
-            let end = reached + run.len();
-            let of = |numbers: &mut &[u32]| -> Vec<Record> {
-                let (here, rest) = numbers.split_at(numbers.partition_point(|number| (*number as usize) < end));
-                *numbers = rest;
-                here.iter().map(|number| records[*number as usize]).collect()
-            };
-            let given: Vec<Vec<Record>> = given.iter_mut().map(of).filter(|given| !given.is_empty()).collect();
-            tiers.push(match (law.pick, set.rtype) {
-                (Pick::Rotate, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Circle(Circle::new(run, &given)),
-                (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(Ring::new(run.to_vec(), given)),
-                _ => {
-                    let ring = Ring::new(run.to_vec(), given);
-                    Tier::Fixed(ring.steps(Probes::of_owner(&[owner]), most).collect())
-                }
-            });
-            (before_last, reached) = (reached, end);
+        // Of services: weight, port and target.
+        let rest = |number: u32| Box::from(set.at(records[number as usize].offset).get(2..).unwrap_or_default());
+        let steered = is_steerable.then(|| Steered::new(steering, law.pick, &records, given, rest)).flatten();
+        if cut.is_none() && steered.is_none() {
+            return None;
         }
-        let tiers = tiers.into();
+        let most = cut.unwrap_or(set.count);
+        let longest = set.rdatas().map(<[u8]>::len).max().unwrap_or_default();
+        let whole_bytes = set.wire_bytes();
+        let window_bytes = whole_bytes.min(most as usize * (longest + rr::FIXED_BYTES));
+        let tiers = cut.map_or_else(Box::default, |most| lay_out(owner, set.rtype, &records, law.pick, most, given));
         let (kind, records, octets) = (set.rtype, set.count, set.body_bytes());
-        Some(Selection { kind, records, octets, most, whole_bytes, window_bytes, tiers })
+        let steered = steered.map(Box::new);
+        Some(Selection { kind, records, octets, most, whole_bytes, window_bytes, tiers, steered })
     }
 
-    /// Number of records that an answer has.
+    /// Number of records that an answer has at most.
     pub fn most(&self) -> u32 {
         self.most
+    }
+
+    /// Returns true if no answer has all records, whoever asks.
+    pub fn is_cut(&self) -> bool {
+        self.most < self.records
     }
 
     /// The limits that the set is over, and no answer, under an owner with so many octets in front of the origin.
@@ -172,7 +185,7 @@ impl Selection {
         (self.kind, self.records, self.octets) == (set.rtype, set.count, set.body_bytes())
     }
 
-    /// Who decides on the records; none where they are the same for everyone.
+    /// Who decides on the records of a cut set; none where they are the same for everyone.
     pub fn pick(&self) -> Option<Pick> {
         match self.tiers.first()? {
             Tier::Circle(_) => Some(Pick::Rotate),
@@ -181,31 +194,104 @@ impl Selection {
         }
     }
 
-    /// Returns true if the client's points decide on the records.
+    /// Returns true if the client's points, or its share, decide on the records.
     pub fn is_by_client(&self) -> bool {
-        matches!(self.tiers.first(), Some(Tier::Ring(_)))
+        matches!(self.tiers.first(), Some(Tier::Ring(_))) || self.steered.as_ref().is_some_and(|set| set.is_by_client())
     }
 
-    /// Iterates over the offsets of the records of one answer. `turn` says where a window on the circle begins, in parts
-    /// of 2^32; `probes` are the client's points, asked for only where they count.
-    pub fn window(&self, turn: u32, probes: impl FnOnce() -> Probes) -> Window<'_> {
-        let probes = self.is_by_client().then(probes);
-        Window { rest: &self.tiers, turn, probes, left: self.most, steps: Walk::Fixed([].iter()) }
+    /// Returns true if the client's home decides on the records.
+    pub fn is_by_home(&self) -> bool {
+        self.steered.as_ref().is_some_and(|set| set.is_by_home())
+    }
+
+    /// The records of one answer.
+    pub fn window<'s>(&'s self, asker: &Asker<'s>) -> Window<'s> {
+        let course = self.steered.as_ref().and_then(|set| Course::new(set, *asker, self.most));
+        if let Some(course) = course {
+            return Window::Steered(Picks::new(course, self.most));
+        }
+        if self.tiers.is_empty() {
+            return Window::Whole;
+        }
+        let is_by_client = matches!(self.tiers.first(), Some(Tier::Ring(_)));
+        let probes = if is_by_client { asker.probes() } else { Probes::default() };
+        let (rest, left, steps) = (&*self.tiers, self.most, Walk::Fixed([].iter()));
+        Window::Cut(Cut { rest, turn: asker.turn, probes, left, steps })
+    }
+
+    /// Counts an answer in the orders' tally.
+    pub fn count(&self, asker: &Asker<'_>, window: &Window<'_>) {
+        let Some(set) = self.steered.as_ref().filter(|set| set.steering.prefer != Prefer::Off) else { return };
+        let served = match window {
+            Window::Steered(picks) => picks.served(),
+            Window::Whole | Window::Cut(_) => None,
+        };
+        let home = asker.home.filter(|home| asker.orders.nearness(*home).is_some());
+        let member = home.and_then(|home| asker.orders.nearness(home)?.member);
+        let expected = member.filter(|member| set.expects(*member)).map(|member| served == Some(member));
+        asker.orders.tally.count(home, served, expected);
+    }
+
+    /// Members that give records with their numbers, and whether these are for clients at home only; nothing where no
+    /// client is treated otherwise than the others.
+    pub fn givers(&self) -> impl Iterator<Item = (Option<u16>, u32, bool)> {
+        self.steered.iter().flat_map(|set| set.givers())
     }
 }
 
-/// The records of one answer, by their offsets in the set.
-pub struct Window<'s> {
+/// Lays out the windows of a cut set for clients that are all alike.
+fn lay_out(owner: &[u8], kind: u16, records: &[Record], pick: Pick, most: u32, given: &[Given]) -> Box<[Tier]> {
+    let mut given: Vec<&[u32]> = given.iter().map(|given| &*given.records).collect();
+    let (mut tiers, mut before_last, mut reached) = (Vec::new(), 0, 0);
+    for run in records.chunk_by(|one, next| one.priority == next.priority) {
+        // One tier behind those that fill a window has its last place.
+        if before_last >= most as usize {
+            break;
+        }
+        let end = reached + run.len();
+        let of = |numbers: &mut &[u32]| -> Vec<Record> {
+            let (here, rest) = numbers.split_at(numbers.partition_point(|number| (*number as usize) < end));
+            *numbers = rest;
+            here.iter().map(|number| records[*number as usize]).collect()
+        };
+        let given: Vec<Vec<Record>> = given.iter_mut().map(of).filter(|given| !given.is_empty()).collect();
+        tiers.push(match (pick, kind) {
+            (Pick::Rotate, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Circle(Circle::new(run, &given)),
+            (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(Ring::new(run.to_vec(), given)),
+            _ => {
+                let ring = Ring::new(run.to_vec(), given);
+                Tier::Fixed(ring.steps(Probes::of_owner(&[owner]), most).collect())
+            }
+        });
+        (before_last, reached) = (reached, end);
+    }
+    tiers.into()
+}
+
+/// The records of one answer.
+#[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
+pub enum Window<'s> {
+    /// All, as if there were no law.
+    Whole,
+    Cut(Cut<'s>),
+    Steered(Picks<'s>),
+}
+
+/// Records of a cut set.
+#[derive(Clone)]
+pub struct Cut<'s> {
     /// Tiers that have not begun.
     rest: &'s [Tier],
     turn: u32,
-    probes: Option<Probes>,
+    probes: Probes,
     /// Records that tiers which have not begun may give.
     left: u32,
     steps: Walk<'s>,
 }
 
 /// Way through the records of one tier.
+#[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
 enum Walk<'s> {
     Circle(circle::Steps<'s>),
@@ -213,7 +299,7 @@ enum Walk<'s> {
     Fixed(std::slice::Iter<'s, u32>),
 }
 
-impl Iterator for Window<'_> {
+impl Iterator for Cut<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
@@ -233,9 +319,22 @@ impl Iterator for Window<'_> {
             (self.rest, self.left) = (rest, self.left - taken);
             self.steps = match tier {
                 Tier::Circle(circle) => Walk::Circle(circle.steps(self.turn, taken)),
-                Tier::Ring(ring) => Walk::Ring(ring.steps(self.probes.unwrap_or_default(), taken)),
+                Tier::Ring(ring) => Walk::Ring(ring.steps(self.probes, taken)),
                 Tier::Fixed(offsets) => Walk::Fixed(offsets.iter()),
             };
+        }
+    }
+}
+
+impl Iterator for Window<'_> {
+    type Item = Picked;
+
+    /// The next record; none where the answer is the whole set.
+    fn next(&mut self) -> Option<Picked> {
+        match self {
+            Window::Whole => None,
+            Window::Cut(cut) => cut.next().map(|offset| Picked { offset, priority: None }),
+            Window::Steered(picks) => picks.next(),
         }
     }
 }

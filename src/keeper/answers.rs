@@ -1,31 +1,74 @@
-//! Selections of the zones whose answers have laws, made anew for each version that is published.
+//! Selections of the zones whose answers have laws, made anew for each version that is published, and for each moment at
+//! which members become stale.
 //!
-//! Cost: O(zones with a law) for a publication, and for each whose version or members have changed what
-//! [`Selected::new`] costs.
+//! Cost: O(zones with a law, and their members) for a publication and for a tick, and for each whose version or members
+//! have changed what [`Selected::new`] costs.
 
 use super::Keeper;
-use crate::merge::{Members, Selected};
+use super::regions::KeptRegion;
+use crate::merge::{AnswersPlan, Giver, Selected};
+use crate::select::{Orders, OrdersPlan};
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+use wire::name::Name;
 
 impl Keeper {
     /// Makes the selections of the versions that are to be published.
-    pub(super) fn select(&mut self) {
+    pub(super) fn select(&mut self, now: Instant) {
         let mut all = HashMap::with_capacity(self.answers.len());
         for (name, plan) in &self.answers {
             let kept = self.regions.get(name);
             let source = self.sources.get(name).and_then(|source| source.zone.as_ref());
             let Some(zone) = kept.map_or(source, |kept| kept.served()) else { continue };
             let region = kept.map(|kept| &kept.region.plan);
-            let members = || kept.iter().flat_map(|kept| &kept.intakes).map(|intake| intake.zone());
-            let selected = match self.selected.remove(name) {
-                Some(before) if before.is_of(plan, zone, region, members()) => before,
-                before => {
-                    let members: Box<Members> = members().map(|zone| zone.cloned()).collect();
-                    Selected::new(before, plan, zone, region, members)
-                }
+            let givers = kept.map(|kept| self.givers(kept)).unwrap_or_default();
+            let before = self.selected.remove(name);
+            let orders = before.as_ref().map(|before| before.selections.orders.clone());
+            let mut selected = match before {
+                Some(before) if before.is_of(plan, zone, region, &givers, now) => before,
+                before => Selected::new(before, plan, zone, region, givers, now),
             };
+            if let Some(kept) = kept {
+                selected.selections.orders = Arc::new(self.orders(kept, plan, orders.as_deref(), now));
+            }
             all.insert(name.clone(), selected);
         }
         self.selected = all;
+    }
+
+    /// Returns true if the selections are to be made anew, though nothing has come: members have become stale, or fresh
+    /// again, or what they gave lately is to be forgotten.
+    pub(super) fn has_aged(&self, now: Instant) -> bool {
+        let is_aged = |(name, selected): (&Name, &Selected)| {
+            let Some((kept, plan)) = self.regions.get(name).zip(self.answers.get(name)) else { return false };
+            selected.is_due(now)
+                || plan.steers() && selected.selections.orders.stale() != self.stale(kept, plan, now).as_slice()
+        };
+        self.selected.iter().any(is_aged)
+    }
+
+    /// What the members of a region give.
+    fn givers(&self, kept: &KeptRegion) -> Box<[Giver]> {
+        let shares = self.shares(&kept.region.plan);
+        kept.intakes.iter().zip(shares).map(|(intake, shares)| Giver::of(intake, shares)).collect()
+    }
+
+    /// Which member of a region is how near to whose clients.
+    fn orders(&self, kept: &KeptRegion, plan: &AnswersPlan, before: Option<&Orders>, now: Instant) -> Orders {
+        let (homes, members) = (self.clients.homes(), &kept.region.plan.members);
+        let stale = self.stale(kept, plan, now);
+        Orders::new(&OrdersPlan { homes, members, near: &plan.near, weights: &plan.weights, stale: &stale }, before)
+    }
+
+    /// Returns, for each member of a region, true if it was not refreshed for longer than clients should be sent to it. What
+    /// needs no contact with anybody is always fresh.
+    fn stale(&self, kept: &KeptRegion, plan: &AnswersPlan, now: Instant) -> Vec<bool> {
+        let is_stale = |member: &Name| {
+            let source = self.sources.get(member).filter(|source| source.expires().is_some());
+            let age = source.and_then(|source| Some(now.saturating_duration_since(source.contact.get()?)));
+            plan.stale_after.zip(age).is_some_and(|(after, age)| age > after)
+        };
+        kept.region.plan.members.iter().map(is_stale).collect()
     }
 }

@@ -6,7 +6,7 @@
 //! Cost: O(drains) for each batch of the keeper, and for each member that is judged.
 
 use super::Keeper;
-use crate::merge::{Drain, DrainTarget, RegionPlan, Scope};
+use crate::merge::{Drain, DrainTarget, RegionPlan, Scope, Shares};
 use crate::timestamp::format_timestamp;
 use std::time::SystemTime;
 use wire::name::Name;
@@ -103,6 +103,11 @@ fn log(drain: &Drain, event: &str) {
 }
 
 impl Keeper {
+    /// Returns the shares of the clients that get nothing of each member of a region, in the plan's order.
+    pub(super) fn shares(&self, plan: &RegionPlan) -> Vec<Shares> {
+        vec![Shares::default(); plan.members.len()]
+    }
+
     /// Returns the drained names of each member of a region, in the plan's order.
     pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
         plan.members.iter().map(|member| scope(&self.drains.all, member, &plan.origin)).collect()

@@ -1,25 +1,32 @@
-//! Answers of a zone from what it holds: the laws by which large sets are cut, and the selections that follow from them.
+//! Answers of a zone from what it holds: how large sets are cut and clients steered, and the selections that follow.
 //!
-//! [`Selected`] makes the selections of a version that clients see, out of the laws and of what the members give at
-//! present. It stands beside the merge and changes nothing in it: other laws move no serial, and behind a pin a record
+//! [`Selected`] makes the selections of a version that clients see, out of the plan and of what the members give at
+//! present. It stands beside the merge and changes nothing in it: another plan moves no serial, and behind a pin a record
 //! counts for the members that give it now.
 //!
-//! Invariants: the selections of a version depend on it, its members and the laws, never on the versions before.
+//! Invariants: the selections of a version depend on it, its members and the plan, never on the versions before, but for
+//! what members gave lately: that their clients are served elsewhere now is told for an hour.
 //!
-//! Cost: O(1) as long as no set has more records than a law allows; else O(names that differ) for a change, in the
-//! version or in a member, and O(names) for the first version and for other laws.
+//! Cost: O(1) as long as nobody is steered and no set has more records than a law allows; else O(names that differ) for a
+//! change, in the version or in a member, and O(names × members) for the first version and for another plan.
 
-use super::{Members, NamePattern, RegionPlan};
+use super::filter::address_of;
+use super::{Held, Intake, NamePattern, RegionPlan, Scope, Shares};
 use crate::acl::Prefix;
 use crate::rewrite::{Move, RdataNames};
-use crate::select::{Law, Prefer, Selection, Selections, Steering, Treatment};
+use crate::select::{Entry, Given, Law, Prefer, Selection, Selections, Steering, Treatment};
 use crate::zone::{Node, Owner, Zone};
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::name::Name;
 use wire::rr::{self, Set, rtype};
+
+/// Time for which it is known that a member gave a name.
+const LATELY: Duration = Duration::from_secs(3600);
+/// Types whose records go by members.
+const STEERED: [u16; 3] = [rtype::A, rtype::AAAA, rtype::SRV];
 
 /// Laws of the answers of one zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +61,11 @@ impl AnswersPlan {
         }
     }
 
-    /// Number of records above which some set may be cut.
+    /// Number of records above which some answer may not be the whole set.
     pub fn above(&self) -> u32 {
+        if self.steers() || self.has_home_only() {
+            return 0;
+        }
         self.treatments().map(|treatment| treatment.law.above()).fold(u32::MAX, u32::min)
     }
 
@@ -74,10 +84,62 @@ impl AnswersPlan {
         self.treatments().any(|treatment| treatment.steering.prefer != Prefer::Off)
     }
 
+    /// Returns true if some addresses are for clients at home only.
+    fn has_home_only(&self) -> bool {
+        !self.home_only.is_empty() || !self.members_home_only.is_empty()
+    }
+
+    /// Returns true if an address that a member gives is for clients at home only.
+    pub fn is_home_only(&self, member: &Name, kind: u16, rdata: &[u8]) -> bool {
+        let Some(address) = address_of(kind, rdata) else { return false };
+        let own = self.members_home_only.iter().filter(|(of, _)| of == member).flat_map(|(_, prefixes)| prefixes);
+        self.home_only.iter().chain(own).any(|prefix| prefix.contains(address))
+    }
+
     /// All ways in which names are answered.
     pub fn treatments(&self) -> impl Iterator<Item = Treatment> {
         std::iter::once(self.usual).chain(self.names.iter().map(|(_, treatment)| *treatment))
     }
+}
+
+/// Part of a member in a region, as far as answers depend on it.
+#[derive(Clone, Debug, Default)]
+pub struct Giver {
+    /// Zone that the region is made of.
+    pub zone: Option<Arc<Zone>>,
+    /// Address sets that are held: they are in the zone, and the member has withdrawn them.
+    pub held: Held,
+    /// Scope of the drains.
+    pub drained: Scope,
+    /// Shares of the clients that get nothing of it.
+    pub shares: Shares,
+}
+
+impl Giver {
+    /// The part of a member that is taken so.
+    pub fn of(intake: &Intake, shares: Shares) -> Giver {
+        let (zone, held, drained) = (intake.zone().cloned(), intake.held().clone(), intake.scope().clone());
+        Giver { zone, held, drained, shares }
+    }
+
+    /// Returns true if the same is given in the same way, but for the names at which zones differ.
+    fn is_alike(&self, other: &Giver) -> bool {
+        self.shares == other.shares && self.held == other.held
+    }
+
+    /// The sets of an owner that are steered.
+    fn kinds(&self, owner: &Owner<'_>) -> impl Iterator<Item = u16> {
+        let node = self.zone.as_ref().and_then(|zone| zone.get_at(owner)).unwrap_or_default();
+        STEERED.into_iter().filter(move |kind| node.get(*kind).is_some())
+    }
+}
+
+/// A set that a member does not give any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lost {
+    member: usize,
+    kind: u16,
+    at: Instant,
 }
 
 /// Selections, and what they were made of.
@@ -85,61 +147,128 @@ impl AnswersPlan {
 pub struct Selected {
     plan: Arc<AnswersPlan>,
     zone: Arc<Zone>,
-    members: Box<Members>,
+    givers: Box<[Giver]>,
     /// How the members' records come into the region; none for a zone without members.
     region: Option<(RdataNames, Vec<Name>)>,
+    /// What members gave lately, by the labels of the owner; and its owners, those first that were lost first.
+    lately: HashMap<Arc<[u8]>, Vec<Lost>>,
+    queue: VecDeque<(Instant, Arc<[u8]>)>,
     pub selections: Selections,
 }
 
 impl Selected {
     /// Makes the selections of a version. `before` are those of the version before; `region` has what its members are,
-    /// and is none for a zone without members.
+    /// and is none for a zone without members; the givers are in the order of the members.
     pub fn new(
         before: Option<Selected>,
         plan: &Arc<AnswersPlan>,
         zone: &Arc<Zone>,
         region: Option<&RegionPlan>,
-        members: Box<Members>,
+        givers: Box<[Giver]>,
+        now: Instant,
     ) -> Selected {
-        let is_same = |one: &Option<Arc<Zone>>, other: &Option<Arc<Zone>>| {
-            one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr)
-        };
         let before = before.filter(|before| before.plan == *plan && before.is_of_region(region));
-        let mut selections = match &before {
-            Some(before) => before.selections.clone(),
-            None => Selections::new(plan.above()),
+        let is_shared_out = givers.iter().any(|giver| !giver.shares.is_empty());
+        let above = if is_shared_out { 0 } else { plan.above() };
+        let mut selected = Selected {
+            plan: plan.clone(),
+            zone: zone.clone(),
+            givers,
+            region: region.map(|region| (region.rdata_names, region.members.clone())),
+            lately: HashMap::new(),
+            queue: VecDeque::new(),
+            selections: Selections::new(above),
         };
-        let make = |labels: &[u8]| {
-            let node = zone.get_at(&Owner::new(labels)).unwrap_or_default();
-            select(plan, zone, node, labels, region, &members)
+        if !selected.selections.may_cut(zone.sizes.most_records()) {
+            return selected;
+        }
+        let is_known = |before: &Selected| {
+            let alike = |(now, then): (&Giver, &Giver)| now.shares == then.shares;
+            selected.givers.len() == before.givers.len() && selected.givers.iter().zip(&before.givers).all(alike)
         };
-        if !selections.may_cut(zone.sizes.most_records()) {
-            selections = Selections::new(plan.above());
-        } else if let Some(before) = before {
-            let mut owners: HashSet<&[u8]> = HashSet::new();
-            if !Arc::ptr_eq(zone, &before.zone) {
-                owners.extend(zone.table().differing(before.zone.table()));
+        match before {
+            Some(mut before) if is_known(&before) => {
+                (selected.lately, selected.queue) =
+                    (std::mem::take(&mut before.lately), std::mem::take(&mut before.queue));
+                selected.selections = before.selections.clone();
+                selected.follow(&before, region, now);
             }
-            let pairs = members.iter().zip(&before.members);
-            for (now, then) in pairs.filter(|(now, then)| !is_same(now, then)) {
-                match (now, then) {
-                    (Some(now), Some(then)) => owners.extend(now.table().differing(then.table())),
-                    // A member comes or goes: whatever it gives counts for it, or no more.
-                    (Some(one), None) | (None, Some(one)) => owners.extend(one.nodes().map(|node| node.owner())),
-                    (None, None) => {}
+            _ => {
+                for node in zone.nodes().filter(|node| node.rrsets().any(|set| set.count > above)) {
+                    let entry = selected.select(node, node.owner(), region);
+                    selected.selections.set(node.owner(), entry);
                 }
             }
-            for owner in owners {
-                selections.set(owner, make(owner));
-            }
-        } else {
-            let above = plan.above();
-            for node in zone.nodes().filter(|node| node.rrsets().any(|set| set.count > above)) {
-                selections.set(node.owner(), select(plan, zone, node, node.owner(), region, &members));
-            }
         }
-        let region = region.map(|region| (region.rdata_names, region.members.clone()));
-        Selected { plan: plan.clone(), zone: zone.clone(), members, region, selections }
+        selected
+    }
+
+    /// Makes anew what may be otherwise than it was before.
+    fn follow(&mut self, before: &Selected, region: Option<&RegionPlan>, now: Instant) {
+        let mut owners: HashSet<Arc<[u8]>> = HashSet::new();
+        if !Arc::ptr_eq(&self.zone, &before.zone) {
+            owners.extend(self.zone.table().differing(before.zone.table()).into_iter().map(Arc::from));
+        }
+        for index in 0..self.givers.len() {
+            let touched = self.differing(index, &before.givers[index]);
+            if self.plan.steers() {
+                touched.iter().for_each(|owner| self.note(index, &before.givers[index], owner, now));
+            }
+            owners.extend(touched);
+        }
+        while let Some((at, owner)) = self.queue.pop_front_if(|(at, _)| *at + LATELY <= now) {
+            if let Some(lost) = self.lately.get_mut(&owner) {
+                lost.retain(|lost| lost.at > at);
+                if lost.is_empty() {
+                    self.lately.remove(&owner);
+                }
+            }
+            owners.insert(owner);
+        }
+        let zone = self.zone.clone();
+        for owner in owners {
+            let node = zone.get_at(&Owner::new(&owner)).unwrap_or_default();
+            let entry = self.select(node, &owner, region);
+            self.selections.set(&owner, entry);
+        }
+    }
+
+    /// The labels of the owners of which a member gives something else, or in another way.
+    fn differing(&self, index: usize, before: &Giver) -> Vec<Arc<[u8]>> {
+        let now = &self.givers[index];
+        let mut owners: Vec<Arc<[u8]>> = match (&now.zone, &before.zone) {
+            (Some(now), Some(then)) if Arc::ptr_eq(now, then) => Vec::new(),
+            (Some(now), Some(then)) => now.table().differing(then.table()).into_iter().map(Arc::from).collect(),
+            // A member comes or goes: whatever it gives counts for it, or no more.
+            (Some(one), None) | (None, Some(one)) => one.nodes().map(|node| Arc::from(node.owner())).collect(),
+            (None, None) => Vec::new(),
+        };
+        if now.held != before.held
+            && let Some(zone) = now.zone.as_ref().or(before.zone.as_ref())
+        {
+            let names = now.held.keys().chain(before.held.keys());
+            owners.extend(names.map(|name| Arc::from(name.owner_in(&zone.origin))));
+        }
+        owners
+    }
+
+    /// Notes what a member gave of an owner before, and does not give any more without having been drained.
+    fn note(&mut self, member: usize, before: &Giver, owner: &Arc<[u8]>, now: Instant) {
+        let place = Owner::new(owner);
+        let giver = &self.givers[member];
+        let given: Vec<u16> = giver.kinds(&place).collect();
+        let is_gone = |kind: &u16| !given.contains(kind) && !giver.drained.covers(owner);
+        let gone: Vec<u16> = before.kinds(&place).filter(is_gone).collect();
+        if let Some(lost) = self.lately.get_mut(owner) {
+            let is_back = |lost: &Lost| given.contains(&lost.kind) || giver.drained.covers(owner);
+            lost.retain(|lost| lost.member != member || !is_back(lost));
+        }
+        if gone.is_empty() {
+            return;
+        }
+        let lost = self.lately.entry(owner.clone()).or_default();
+        lost.extend(gone.into_iter().map(|kind| Lost { member, kind, at: now }));
+        self.queue.push_back((now, owner.clone()));
     }
 
     /// Returns true if the members' records still come into the region in the same way.
@@ -148,65 +277,113 @@ impl Selected {
         before == region.map(|region| (region.rdata_names, &*region.members))
     }
 
-    /// Returns true if these are the selections of a version, of members and of laws.
-    pub fn is_of<'z>(
+    /// Returns true if these are the selections of a version, of members and of a plan, and still at a moment.
+    pub fn is_of(
         &self,
         plan: &Arc<AnswersPlan>,
         zone: &Arc<Zone>,
         region: Option<&RegionPlan>,
-        members: impl Iterator<Item = Option<&'z Arc<Zone>>>,
+        givers: &[Giver],
+        now: Instant,
     ) -> bool {
-        let before = self.members.iter().map(|zone| zone.as_ref().map(Arc::as_ptr));
+        let zone_of = |giver: &Giver| giver.zone.as_ref().map(Arc::as_ptr);
+        let is_same = |(one, other): (&Giver, &Giver)| zone_of(one) == zone_of(other) && one.is_alike(other);
         Arc::ptr_eq(&self.plan, plan)
             && Arc::ptr_eq(&self.zone, zone)
-            // Where a member is another, so is its version.
-            && self.region.as_ref().map(|(names, _)| *names) == region.map(|region| region.rdata_names)
-            && before.eq(members.map(|zone| zone.map(Arc::as_ptr)))
+            && self.is_of_region(region)
+            && self.givers.len() == givers.len()
+            && self.givers.iter().zip(givers).all(is_same)
+            && !self.is_due(now)
+    }
+
+    /// Returns true if a member has not given something for so long that it is forgotten.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.queue.front().is_some_and(|(at, _)| *at + LATELY <= now)
+    }
+
+    /// Makes the selections of the sets of a node.
+    fn select(&self, node: Node<'_>, labels: &[u8], region: Option<&RegionPlan>) -> Entry {
+        // Signatures are over whole sets.
+        if node.get(rtype::RRSIG).is_some() {
+            return Entry::default();
+        }
+        let name = Name::join(labels, &self.zone.origin);
+        let treatment = self.plan.of(&name, &self.zone.origin);
+        let make = |set: Set<'_>| {
+            if set.count <= treatment.law.above() && self.is_of_one(labels, set) {
+                return None;
+            }
+            let given = match region {
+                Some(region) => self.given(region, &name, labels, set),
+                None => vec![Given { records: (0..set.count).collect(), ..Given::default() }],
+            };
+            Selection::new(name.as_wire(), set, treatment, &given)
+        };
+        let large = node.rrsets().filter(|set| self.selections.may_cut(set.count));
+        let is_uneven = treatment.steering.prefer != Prefer::Off && self.is_uneven(labels);
+        Entry { selections: large.filter_map(make).collect(), is_uneven }
+    }
+
+    /// Returns true if one member alone gives a set, all of it, to all clients, and did so lately: then nobody can be
+    /// steered.
+    fn is_of_one(&self, labels: &[u8], set: Set<'_>) -> bool {
+        if self.plan.has_home_only() || self.lately.contains_key(labels) {
+            return false;
+        }
+        let place = Owner::new(labels);
+        let own = |giver: &Giver| giver.zone.as_ref()?.get_at(&place)?.get(set.rtype).map(|own| own.count);
+        let mut counts = self.givers.iter().filter_map(own);
+        counts.next() == Some(set.count) && counts.next().is_none()
+    }
+
+    /// Returns true if some members give an owner's addresses of one family only, and others of the other.
+    fn is_uneven(&self, labels: &[u8]) -> bool {
+        let place = Owner::new(labels);
+        let families = |giver: &Giver| {
+            let kinds: Vec<u16> = giver.kinds(&place).collect();
+            [rtype::A, rtype::AAAA].map(|kind| kinds.contains(&kind))
+        };
+        let all: Vec<[bool; 2]> = self.givers.iter().map(families).filter(|families| *families != [false; 2]).collect();
+        all.iter().any(|families| *families != all[0])
+    }
+
+    /// What each member gives of a set at present, as it is in the region.
+    fn given(&self, region: &RegionPlan, name: &Name, labels: &[u8], set: Set<'_>) -> Vec<Given> {
+        let place = Owner::new(labels);
+        let lost = self.lately.get(labels).map_or(&[][..], Vec::as_slice);
+        let of = |(index, giver): (usize, &Giver)| {
+            let is_lately = lost.iter().any(|lost| lost.member == index && lost.kind == set.rtype);
+            let own = giver.zone.as_ref().and_then(|zone| zone.get_at(&place)?.get(set.rtype));
+            let Some(own) = own else { return Given { is_lately, ..Given::default() } };
+            let way = Move { from: region.origin_of(index), to: &region.origin, policy: region.rdata_names };
+            let moved = way.rrset(name, own, |_| true);
+            let records = numbers(set, moved.as_set(), |_| true);
+            let held = match giver.held.is_empty() {
+                true => None,
+                false => giver.held.get(&Name::join(labels, way.from)),
+            };
+            let held = held.into_iter().flatten().filter(|held| held.rtype == set.rtype);
+            let held = held.flat_map(|held| numbers(set, held.as_set(), |_| true)).collect();
+            let is_private = |rdata: &[u8]| self.plan.is_home_only(&region.members[index], set.rtype, rdata);
+            let private = match self.plan.has_home_only() {
+                true => numbers(set, moved.as_set(), is_private),
+                false => Vec::new(),
+            };
+            Given { records, held, private, share: giver.shares.of(labels), is_lately }
+        };
+        self.givers.iter().enumerate().map(of).collect()
     }
 }
 
-/// Makes the selections of the sets of a node.
-fn select(
-    plan: &AnswersPlan,
-    zone: &Zone,
-    node: Node<'_>,
-    labels: &[u8],
-    region: Option<&RegionPlan>,
-    members: &Members,
-) -> Vec<Selection> {
-    let above = plan.above();
-    // Signatures are over whole sets.
-    let is_signed = node.get(rtype::RRSIG).is_some();
-    let large = node.rrsets().filter(|set| set.count > above && !is_signed);
-    let name = Name::join(labels, &zone.origin);
-    let make = |set: Set<'_>| {
-        let law = plan.of(&name, &zone.origin).law;
-        let gives = match region {
-            Some(region) => gives(region, members, &name, set),
-            None => vec![(0..set.count).collect()],
-        };
-        Selection::new(name.as_wire(), set, law, &gives)
+/// The numbers of those records of a set that are meant and that another set has, too.
+fn numbers(set: Set<'_>, other: Set<'_>, is_meant: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+    let mut given = other.rdatas().peekable();
+    // Both are sorted.
+    let mut is_given = |rdata: &[u8]| loop {
+        match given.peek().map(|given| rr::compare(set.rtype, given, rdata)) {
+            Some(Ordering::Less) => _ = given.next(),
+            other => break other == Some(Ordering::Equal),
+        }
     };
-    large.filter_map(make).collect()
-}
-
-/// The numbers of the records of a set that each member gives at present, as they are in the region.
-fn gives(region: &RegionPlan, members: &Members, name: &Name, set: Set<'_>) -> Vec<Vec<u32>> {
-    let owner = Owner::new(name.owner_in(&region.origin));
-    let of = |(index, zone): (usize, &Option<Arc<Zone>>)| {
-        let Some(given) = zone.as_ref().and_then(|zone| zone.get_at(&owner)?.get(set.rtype)) else { return Vec::new() };
-        let way = Move { from: region.origin_of(index), to: &region.origin, policy: region.rdata_names };
-        let moved = way.rrset(name, given, |_| true);
-        let mut given = moved.rdatas().peekable();
-        // Both are sorted.
-        let is_given = |rdata: &[u8]| loop {
-            match given.peek().map(|given| rr::compare(set.rtype, given, rdata)) {
-                Some(Ordering::Less) => _ = given.next(),
-                other => break other == Some(Ordering::Equal),
-            }
-        };
-        let mut is_given = is_given;
-        (0..).zip(set.rdatas()).filter(|(_, rdata)| is_given(rdata)).map(|(number, _)| number).collect()
-    };
-    members.iter().enumerate().map(of).collect()
+    (0..).zip(set.rdatas()).filter(|(_, rdata)| is_given(rdata) && is_meant(rdata)).map(|(number, _)| number).collect()
 }

@@ -68,6 +68,16 @@ impl Client {
         self.length * 8
     }
 
+    /// The place of the client among all clients of an owner (lowercase wire form, in parts), as a member (wire form) sees
+    /// it, from 0 to 99. A share of a drain concerns those below it.
+    pub fn percentile(&self, owner: &[&[u8]], member: &[u8]) -> u8 {
+        let mut hasher = SipHasher24::new();
+        hasher.write(&self.octets[..self.length.into()]);
+        owner.iter().for_each(|part| hasher.write(part));
+        hasher.write(member);
+        (u128::from(hasher.finish()) * 100 >> 64) as u8
+    }
+
     /// The points of the client among the records of an owner (lowercase wire form, in parts).
     pub fn probes(&self, owner: &[&[u8]]) -> Probes {
         Probes::new(&self.octets[..self.length.into()], owner)

@@ -35,18 +35,9 @@ impl Points {
         Points { points: points.into(), offsets: offsets.into() }
     }
 
-    /// The number of the first record at or behind a point, which may be one beyond the last.
-    fn position(&self, point: u64) -> usize {
-        self.points.partition_point(|other| *other < point)
-    }
-
     /// Offset of the nearest record.
     fn nearest(&self, probes: &Probes) -> Option<u32> {
-        let near = |probe: &u64| {
-            let position = self.position(*probe) % self.points.len().max(1);
-            Some((self.points.get(position)?.wrapping_sub(*probe), self.offsets[position]))
-        };
-        probes.0.iter().filter_map(near).min().map(|(_, offset)| offset)
+        Near::new(&self.points, *probes).next().map(|number| self.offsets[number])
     }
 }
 
@@ -63,33 +54,20 @@ impl Ring {
 
     /// The nearest records, so many of them.
     pub(super) fn steps(&self, probes: Probes, count: u32) -> Steps<'_> {
-        let mut steps = Steps {
-            points: &self.all,
-            probes,
-            arcs: [Arc::default(); PROBES],
-            first: Firsts::default(),
-            given: 0,
-            left: count,
-        };
+        let near = Near::new(&self.all.points, probes);
+        let mut first = Firsts::default();
         for member in &self.members {
-            if steps.first.count == FIRST_MEMBERS.min(count as usize) {
+            if first.count == FIRST_MEMBERS.min(count as usize) {
                 break;
             }
-            member.nearest(&steps.probes).into_iter().for_each(|offset| steps.first.insert(offset));
+            member.nearest(&probes).into_iter().for_each(|offset| first.insert(offset));
         }
-        steps.begin();
-        steps
+        Steps { offsets: &self.all.offsets, near, first, given: 0, left: count }
     }
 }
 
-/// The records between a point of the client and the next.
-#[derive(Clone, Copy, Default)]
-struct Arc {
-    position: usize,
-    left: usize,
-}
-
 /// Offsets of the members' nearest records.
+#[derive(Clone)]
 struct Firsts {
     offsets: [u32; FIRST_MEMBERS],
     count: usize,
@@ -117,40 +95,14 @@ impl Firsts {
 }
 
 /// The way from near records to far ones.
+#[derive(Clone)]
 pub(super) struct Steps<'s> {
-    points: &'s Points,
-    probes: Probes,
-    arcs: [Arc; PROBES],
+    offsets: &'s [u32],
+    near: Near<'s>,
     first: Firsts,
     /// Members' records that have been given.
     given: usize,
     left: u32,
-}
-
-impl Steps<'_> {
-    /// Divides the ring among the points of the client.
-    fn begin(&mut self) {
-        let records = self.points.points.len();
-        let starts = self.probes.0.map(|probe| self.points.position(probe));
-        for (index, arc) in self.arcs.iter_mut().enumerate() {
-            let next = starts.get(index + 1).copied().unwrap_or(records + starts[0]);
-            *arc = Arc { position: starts[index], left: next - starts[index] };
-        }
-    }
-
-    /// The nearest record that is left.
-    fn nearest(&mut self) -> Option<u32> {
-        let records = self.points.points.len();
-        let distance = |(index, arc): (usize, &Arc)| {
-            let point = self.points.points[arc.position % records];
-            (arc.left > 0).then(|| (point.wrapping_sub(self.probes.0[index]), index))
-        };
-        let (_, index) = self.arcs.iter().enumerate().filter_map(distance).min()?;
-        let arc = &mut self.arcs[index];
-        let offset = self.points.offsets[arc.position % records];
-        (arc.position, arc.left) = (arc.position + 1, arc.left - 1);
-        Some(offset)
-    }
 }
 
 impl Iterator for Steps<'_> {
@@ -160,15 +112,61 @@ impl Iterator for Steps<'_> {
         self.left = self.left.checked_sub(1)?;
         if self.given < self.first.count {
             // Most clients try the first record that they get, so it must not always be the first member's.
-            let place = (self.probes.0[0] as usize).wrapping_add(self.given) % self.first.count;
+            let place = (self.near.probes.0[0] as usize).wrapping_add(self.given) % self.first.count;
             self.given += 1;
             return Some(self.first.offsets[place]);
         }
         loop {
-            let offset = self.nearest()?;
+            let offset = self.offsets[self.near.next()?];
             if !self.first.contains(offset) {
                 return Some(offset);
             }
         }
+    }
+}
+
+//--- Near ---
+
+/// The records between a point of the client and the next.
+#[derive(Clone, Copy, Default)]
+struct Arc {
+    position: usize,
+    left: usize,
+}
+
+/// The numbers of records at rising points, from the nearest to the points of a client to the farthest.
+#[derive(Clone)]
+pub(super) struct Near<'s> {
+    points: &'s [u64],
+    probes: Probes,
+    arcs: [Arc; PROBES],
+}
+
+impl<'s> Near<'s> {
+    /// Divides the ring among the points of the client.
+    pub(super) fn new(points: &'s [u64], probes: Probes) -> Near<'s> {
+        let starts = probes.0.map(|probe| points.partition_point(|point| *point < probe));
+        let mut arcs = [Arc::default(); PROBES];
+        for (index, arc) in arcs.iter_mut().enumerate() {
+            let next = starts.get(index + 1).copied().unwrap_or(points.len() + starts[0]);
+            *arc = Arc { position: starts[index], left: next - starts[index] };
+        }
+        Near { points, probes, arcs }
+    }
+}
+
+impl Iterator for Near<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let distance = |(index, arc): (usize, &Arc)| {
+            let position =
+                if arc.position < self.points.len() { arc.position } else { arc.position - self.points.len() };
+            (arc.left > 0).then(|| (self.points[position].wrapping_sub(self.probes.0[index]), index, position))
+        };
+        let (_, index, position) = self.arcs.iter().enumerate().filter_map(distance).min()?;
+        let arc = &mut self.arcs[index];
+        (arc.position, arc.left) = (arc.position + 1, arc.left - 1);
+        Some(position)
     }
 }

@@ -33,7 +33,18 @@ fn shares(count: u32, parts: &[u32]) -> Vec<Vec<u32>> {
 
 fn chosen(selection: &Selection, turn: u32, client: u32) -> Vec<u32> {
     let client = Client::from_source(std::net::IpAddr::V4(client.into()));
-    selection.window(turn, || client.probes(&[owner().as_wire()])).collect()
+    let (owner, orders) = (owner(), Orders::default());
+    let asker = Asker { turn, client, home: None, owner: [&[], owner.as_wire()], orders: &orders, is_beside: false };
+    selection.window(&asker).map(|picked| picked.offset).collect()
+}
+
+/// What members give, by the numbers of the records.
+fn given(numbers: &[Vec<u32>]) -> Vec<Given> {
+    numbers.iter().map(|records| Given { records: records.clone(), ..Given::default() }).collect()
+}
+
+fn select(set: &RRset, law: Law, numbers: &[Vec<u32>]) -> Option<Selection> {
+    Selection::new(owner().as_wire(), set.as_set(), Treatment { law, ..Treatment::PLAIN }, &given(numbers))
 }
 
 #[test]
@@ -41,7 +52,7 @@ fn windows_take_turns_equally() {
     for (count, parts) in [(101, &[1][..]), (101, &[1, 100]), (5000, &[1, 10, 100]), (100_000, &[1, 1, 1, 500])] {
         let (set, gives) = (addresses(count), shares(count, parts));
         for most in [8, 100] {
-            let selection = Selection::new(owner().as_wire(), set.as_set(), law(most, Pick::Rotate), &gives).unwrap();
+            let selection = select(&set, law(most, Pick::Rotate), &gives).unwrap();
             let mut times: HashMap<u32, u32> = HashMap::new();
             // As other questions between them leave it.
             for stride in [1u32, 2] {
@@ -67,7 +78,7 @@ fn windows_take_turns_equally() {
 #[test]
 fn a_window_has_each_members_share() {
     let (set, gives) = (addresses(1110), shares(1110, &[1, 10, 100]));
-    let selection = Selection::new(owner().as_wire(), set.as_set(), law(111, Pick::Rotate), &gives).unwrap();
+    let selection = select(&set, law(111, Pick::Rotate), &gives).unwrap();
     let offsets: Vec<u32> = set.as_set().with_offsets().map(|(offset, _)| offset).collect();
     let member: HashMap<u32, usize> = gives
         .iter()
@@ -89,7 +100,7 @@ fn a_window_has_each_members_share() {
 #[test]
 fn a_client_keeps_its_records() {
     let (set, gives) = (addresses(1000), shares(1000, &[1, 1, 1]));
-    let all = Selection::new(owner().as_wire(), set.as_set(), law(8, Pick::Client), &gives).unwrap();
+    let all = select(&set, law(8, Pick::Client), &gives).unwrap();
     let rdata = |set: &RRset, offset: u32| set.as_set().at(offset).to_vec();
     let mut loads: HashMap<Vec<u8>, u32> = HashMap::new();
     for client in 0..10_000u32 {
@@ -114,7 +125,7 @@ fn a_client_keeps_its_records() {
         others.map(|number| number - u32::from(*number as usize > gone)).collect()
     };
     let fewer: Vec<Vec<u32>> = gives.iter().map(without).collect();
-    let after = Selection::new(owner().as_wire(), smaller.as_set(), law(8, Pick::Client), &fewer).unwrap();
+    let after = select(&smaller, law(8, Pick::Client), &fewer).unwrap();
     let mut changed = 0;
     for client in (0..10_000u32).map(|client| client * 7919) {
         let sorted = |set: &RRset, window: Vec<u32>| -> std::collections::BTreeSet<Vec<u8>> {
@@ -144,7 +155,7 @@ fn the_last_place_goes_to_the_next_priority() {
     let priorities = |sizes: &[u16], most: u32| -> Vec<u16> {
         let set = set(sizes);
         let gives = [(0..set.count).collect::<Vec<u32>>()];
-        let made = Selection::new(owner().as_wire(), set.as_set(), law(most, Pick::Rotate), &gives).unwrap();
+        let made = select(&set, law(most, Pick::Rotate), &gives).unwrap();
         chosen(&made, 7, 0).iter().map(|offset| priority(rtype::SRV, set.as_set().at(*offset))).collect()
     };
     assert_eq!(priorities(&[20], 4), [0, 0, 0, 0]);
@@ -161,7 +172,7 @@ fn what_holds_zones_together_is_never_cut() {
     let gives = [(0..200).collect::<Vec<u32>>()];
     let cut = |kind: u16| {
         let set = RRset::build(kind, 30, names.clone()).unwrap();
-        Selection::new(owner().as_wire(), set.as_set(), law(8, Pick::Rotate), &gives)
+        select(&set, law(8, Pick::Rotate), &gives)
     };
     assert!(cut(rtype::NS).is_none());
     let list = cut(rtype::PTR).unwrap();
@@ -186,7 +197,7 @@ fn many_priorities_are_made_at_once_and_no_more_than_a_window_reaches() {
     let set = RRset::build(rtype::SRV, 30, (0..30_000).map(record).collect()).unwrap();
     let gives = [(0..set.count).collect::<Vec<u32>>(), (0..set.count).step_by(3).collect()];
     for pick in [Pick::Rotate, Pick::Client] {
-        let made = Selection::new(owner().as_wire(), set.as_set(), law(16, pick), &gives).unwrap();
+        let made = select(&set, law(16, pick), &gives).unwrap();
         let window = chosen(&made, 9, 9);
         let priorities: Vec<u16> = window.iter().map(|offset| priority(rtype::SRV, set.as_set().at(*offset))).collect();
         assert_eq!(priorities, (0..16).collect::<Vec<u16>>());
@@ -228,13 +239,16 @@ fn what_answers_are_not_over_is_counted_as_sets_come_and_go() {
         let pick = if step % 2 == 0 { Pick::Rotate } else { Pick::Client };
         let make = || {
             let (set, gives) = (addresses(count), shares(count, &[1, 2]));
-            Selection::new(owner().as_wire(), set.as_set(), law(most, pick), &gives).map(|made| (set, made))
+            select(&set, law(most, pick), &gives).map(|made| (set, made))
         };
         let make = || if count == 0 { None } else { make() };
-        selections.set(labels, make().into_iter().map(|(_, made)| made).collect());
+        let made = make().into_iter().map(|(_, made)| made).collect();
+        selections.set(labels, Entry { selections: made, is_uneven: false });
         there.insert(labels, make().into_iter().collect());
         let expected = there.iter().map(|(labels, sets)| kept_of(sets, labels)).fold(Large::default(), Large::with);
         assert_eq!(selections.kept(), expected, "{step}");
     }
     assert_ne!(selections.kept(), Large::default());
 }
+
+mod steered;

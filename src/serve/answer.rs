@@ -22,8 +22,9 @@
 
 mod additional;
 
+use crate::clients::Subnet;
 use crate::publish::{Published, Served, State, Unknown};
-use crate::select::{Client, Selection};
+use crate::select::{Asker, Client, Selection, Window};
 use crate::zone::{Node, Zone};
 use additional::Targets;
 use std::net::{IpAddr, Ipv4Addr};
@@ -333,34 +334,72 @@ impl<'p> Reply<'p, '_> {
         rrset: Set<'_>,
         compressed: bool,
     ) -> Result<(), Full> {
-        match source.served.selections.find(node.owner(), rrset) {
-            Some(selection) => {
-                let rdatas = self.window(source.zone, node, rrset, selection);
-                match compressed {
-                    false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
-                    true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
-                }
-            }
-            None if compressed => self.writer.add_services(section, owner, rrset, rrset.rdatas_from(self.turn), |_| ()),
-            None => self.writer.add_rrset(section, owner, rrset, self.turn, |_| ()),
+        let selection = source.served.selections.find(node.owner(), rrset);
+        let window = selection.map_or(Window::Whole, |selection| {
+            let is_beside = matches!(section, Section::Additional);
+            self.window(source, node.owner(), selection, is_beside)
+        });
+        if matches!(window, Window::Whole) {
+            return match compressed {
+                false => self.writer.add_rrset(section, owner, rrset, self.turn, |_| ()),
+                true => self.writer.add_services(section, owner, rrset, rrset.rdatas_from(self.turn), |_| ()),
+            };
         }
+        let begun = self.writer.position();
+        let rdatas = window.clone().map(|picked| rrset.at(picked.offset));
+        match compressed {
+            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
+            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
+        }
+        self.set_priorities(begun, window);
+        Ok(())
     }
 
-    /// The RDATA of a window.
+    /// The records of a set that this client gets now.
     fn window<'r>(
         &mut self,
-        zone: &Zone,
-        node: Node<'_>,
-        rrset: Set<'r>,
+        source: Source<'r>,
+        labels: &'r [u8],
         selection: &'r Selection,
-    ) -> impl Iterator<Item = &'r [u8]> + use<'r> {
-        let told = self.writer.subnet().and_then(|subnet| subnet.address());
-        let client = told.map_or_else(|| Client::from_source(self.asked.peer), Client::from_subnet);
+        is_beside: bool,
+    ) -> Window<'r> {
+        let told = self.writer.subnet().and_then(|subnet| Some((subnet.address()?, subnet.source)));
+        let client = told.map_or_else(|| Client::from_source(self.asked.peer), |(first, _)| Client::from_subnet(first));
         if told.is_some() && selection.is_by_client() {
             self.writer.narrow(client.prefix_bits());
         }
-        let window = selection.window(self.turn, || client.probes(&[node.owner(), zone.origin.as_wire()]));
-        window.map(move |offset| rrset.at(offset))
+        let home = match told {
+            _ if !selection.is_by_home() => None,
+            None => self.published.clients.home_of(self.asked.peer),
+            Some((address, length)) => {
+                let found = self.published.clients.find(Subnet { address, length });
+                self.writer.narrow(found.scope);
+                found.home
+            }
+        };
+        let (owner, orders) = ([labels, source.zone.origin.as_wire()], &*source.served.selections.orders);
+        let asker = Asker { turn: self.turn, client, home, owner, orders, is_beside };
+        let window = selection.window(&asker);
+        if !is_beside {
+            selection.count(&asker, &window);
+        }
+        window
+    }
+
+    /// Gives the records of an answer that begin at a position the priorities by which clients are told what is near.
+    fn set_priorities(&mut self, begun: usize, window: Window<'_>) {
+        let mut position = begun;
+        for picked in window {
+            let message = self.writer.written();
+            let found = name::skip(message, position).and_then(|fixed| rr::read_fixed(message, fixed));
+            // Less may have fitted.
+            let Some((.., start, length)) = found else { return };
+            position = start + length;
+            match picked.priority {
+                Some(priority) => self.writer.overwrite(start, priority.to_be_bytes()),
+                None => return,
+            }
+        }
     }
 
     /// Adds as much of a set as fits a message over TCP, where it does not fit as a whole: clients know no other way to
@@ -371,12 +410,17 @@ impl<'p> Reply<'p, '_> {
         if self.asked.datagram || !is_meant || node.get(rtype::RRSIG).is_some() {
             return Err(Full);
         }
-        let added = match source.served.selections.find(node.owner(), rrset) {
-            Some(selection) => {
-                let rdatas = self.window(source.zone, node, rrset, selection);
-                self.writer.add_until_full(Section::Answer, owner, rrset, rdatas)
+        let selection = source.served.selections.find(node.owner(), rrset);
+        let window = selection.map_or(Window::Whole, |selection| self.window(source, node.owner(), selection, false));
+        let begun = self.writer.position();
+        let added = match window {
+            Window::Whole => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.best_from(self.turn)),
+            window => {
+                let rdatas = window.clone().map(|picked| rrset.at(picked.offset));
+                let added = self.writer.add_until_full(Section::Answer, owner, rrset, rdatas);
+                self.set_priorities(begun, window);
+                added
             }
-            None => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.best_from(self.turn)),
         };
         if added.is_ok() {
             source.served.tally.count_part();

@@ -523,6 +523,13 @@ impl<'a> Writer<'a> {
         Ok(self.position - rdata.len())
     }
 
+    /// Replaces octets of the RDATA that begins at a position.
+    pub fn overwrite<const N: usize>(&mut self, at: usize, octets: [u8; N]) {
+        if let Some(place) = self.out[..self.position].get_mut(at..at + N) {
+            place.copy_from_slice(&octets);
+        }
+    }
+
     /// Reads a name that was written uncompressed at a position.
     #[inline]
     pub fn placed(&self, offset: usize) -> Result<Placed, NameError> {

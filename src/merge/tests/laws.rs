@@ -1,7 +1,7 @@
 //! Laws of merging: a merge of what changed equals a merge of everything, and the shortcuts equal the general way.
 
 use super::*;
-use crate::select::{Law, Pick};
+use crate::select::{Law, Pick, Prefer, Services, Steering, Treatment};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -145,11 +145,15 @@ proptest! {
         ],
         even: bool,
         pick in prop::sample::select(vec![Pick::Rotate, Pick::Client]),
+        prefer in prop::sample::select(vec![Prefer::Off, Prefer::Nearest]),
     ) {
         let plan = if even { even_plan(&plan) } else { plan };
         let mut again = Region::new(plan.clone());
         let mut region = Region::new(plan.clone());
-        let laws = Arc::new(AnswersPlan::new(Law { max: NonZeroU32::new(1), pick }));
+        let steering = Steering { prefer, at_least: 2, services: Services::Priority };
+        let usual = Treatment { law: Law { max: NonZeroU32::new(1), pick }, steering };
+        let laws = Arc::new(AnswersPlan { usual, ..AnswersPlan::new(Law::ALL) });
+        let now = Instant::now();
         let mut selected: Option<Selected> = None;
         let mut members: Vec<Option<Arc<Zone>>> = vec![None; 3];
         for step in steps {
@@ -193,14 +197,19 @@ proptest! {
                         (expected.records, expected.names(), expected.cuts, expected.wildcards, &expected.sizes)
                     );
                     prop_assert_eq!(&region.conflicts, &fresh.conflicts);
-                    let select = |before, zone| Selected::new(before, &laws, zone, Some(&plan), members.clone().into());
-                    let next = select(selected.take(), zone);
+                    let givers = members.iter().map(|zone| Giver { zone: zone.clone(), ..Giver::default() });
+                    let givers: Box<[Giver]> = givers.collect();
+                    let select = |before, at| Selected::new(before, &laws, zone, Some(&plan), givers.clone(), at);
+                    let kept = select(selected.take(), now);
+                    // What members gave lately has been forgotten by then.
+                    let next = select(Some(kept.clone()), now + Duration::from_secs(7200));
                     let of = |selected: &Selected| -> BTreeMap<Vec<u8>, String> {
                         selected.selections.iter().map(|(owner, made)| (owner.to_vec(), format!("{made:?}"))).collect()
                     };
-                    let anew = select(None, zone);
-                    prop_assert_eq!((of(&next), next.selections.kept()), (of(&anew), anew.selections.kept()));
-                    selected = Some(next);
+                    let anew = select(None, now);
+                    let counts = |selected: &Selected| (selected.selections.kept(), selected.selections.uneven());
+                    prop_assert_eq!((of(&next), counts(&next)), (of(&anew), counts(&anew)));
+                    selected = Some(kept);
                     for (_, node) in zone.iter() {
                         let cname = node.get(rtype::CNAME).is_some();
                         prop_assert!(!cname || node.rrsets().count() == 1);

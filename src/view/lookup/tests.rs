@@ -3,7 +3,7 @@
 use super::*;
 use crate::keeper::{Contact, Lifetime, RegionSnapshot, SourceZone};
 use crate::merge::tests::{plain, plan};
-use crate::merge::{AnswersPlan, NamePattern, OwnerPattern, RdataNames, Region, RegionPlan, Selected};
+use crate::merge::{AnswersPlan, Giver, NamePattern, OwnerPattern, RdataNames, Region, RegionPlan, Selected};
 use crate::publish::{Identity, Published, Unknown};
 use crate::select::{Law, Pick, Treatment};
 use crate::zone::History;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -262,8 +262,9 @@ pub fn answer_by(view: &mut Snapshot, [usual, seeds]: [Law; 2]) {
     let plan = Arc::new(AnswersPlan { names, ..AnswersPlan::new(usual) });
     let region = &view.regions[&origin];
     let zone = region.served.clone().unwrap();
-    let members = region.members.iter().map(|member| member.taken.clone()).collect();
-    let selected = Selected::new(None, &plan, &zone, Some(&region.plan), members);
+    let members =
+        region.members.iter().map(|member| Giver { zone: member.taken.clone(), ..Giver::default() }).collect();
+    let selected = Selected::new(None, &plan, &zone, Some(&region.plan), members, Instant::now());
     let mut served = Served::clone(view.published.get(&origin).unwrap());
     served.selections = selected.selections;
     let all = view.published.iter().filter(|other| other.origin != origin).cloned().chain([Arc::new(served)]);

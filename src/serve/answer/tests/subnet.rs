@@ -5,6 +5,7 @@ use crate::acl::Prefix;
 use crate::merge::{AnswersPlan, Selected};
 use crate::select::{Law, Pick};
 use std::num::NonZeroU32;
+use std::time::Instant;
 use wire::message::Records;
 
 /// A question with the option, whose data is given.
@@ -59,7 +60,7 @@ fn by_client() -> Published {
     let law = Law { max: NonZeroU32::new(8), pick: Pick::Client };
     let plan = Arc::new(AnswersPlan::new(law));
     let mut served = Served::new(zone.origin.clone(), State::Ok, Some(zone.clone()));
-    served.selections = Selected::new(None, &plan, &zone, None, [].into()).selections;
+    served.selections = Selected::new(None, &plan, &zone, None, [].into(), Instant::now()).selections;
     let mut published = Published::new(Identity::default(), [Arc::new(served)], 1);
     published.subnet_from = [Prefix::host([192, 0, 2, 53].into())].into();
     published

@@ -5,12 +5,14 @@ use crate::merge::{AnswersPlan, Selected};
 use crate::select::{Law, Pick};
 use std::collections::HashSet;
 use std::num::NonZeroU32;
+use std::time::Instant;
 
 /// A zone with many hosts, whose answers have at most so many records.
 fn served(lines: &str, law: Law) -> Published {
     let zone = Arc::new(zone("z.", &format!("@ 30 SOA 1\n{lines}")));
     let mut served = Served::new(zone.origin.clone(), State::Ok, Some(zone.clone()));
-    served.selections = Selected::new(None, &Arc::new(AnswersPlan::new(law)), &zone, None, [].into()).selections;
+    let plan = Arc::new(AnswersPlan::new(law));
+    served.selections = Selected::new(None, &plan, &zone, None, [].into(), Instant::now()).selections;
     Published::new(Identity::default(), [Arc::new(served)], 1)
 }
 

@@ -1,0 +1,280 @@
+//! Picks: the records of one answer from a steered set, one by one.
+//!
+//! Where some member comes first, its runs come before those of the next; SRV records of the smallest priority come before
+//! all others, and the last place goes to the next priority, as without steering. Where clients are told by priorities
+//! what is near, all members' records come, those of the nearest in front, which leave a quarter of the places to others.
+//! Where none comes first, the runs of all members are united: on a circle, at equal distances, or the nearest record of
+//! each member, then the rest.
+//!
+//! Within a run, records come in turns or in the order of their distance from the client's points.
+//!
+//! Cost: O(runs) from one run to the next, and for each record on the united circle; O(points of a client) for a record
+//! that goes by them. Nothing is allocated.
+//!
+//! RFCs: 2782 (priorities).
+
+use super::Pick;
+use super::course::Course;
+use super::point::Probes;
+use super::ring::Near;
+use super::steered::{RANK_STEP, Run};
+use std::iter::{Chain, Skip, Take};
+use std::ops::Range;
+
+/// The place of a member above which priorities do not rise.
+const LAST_RANK: u16 = 64;
+
+/// A record of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// Its offset in the set.
+    pub offset: u32,
+    /// The priority that it gets in place of its own.
+    pub priority: Option<u16>,
+}
+
+/// The records of one answer.
+#[derive(Clone)]
+pub struct Picks<'s> {
+    course: Course<'s>,
+    probes: Probes,
+    /// Places that are left in the answer, and in this part of it.
+    left: u32,
+    here: u32,
+    part: Part,
+    /// Records of the nearest member.
+    nearest: u32,
+    /// The present run and the way through it.
+    run: Option<&'s Run>,
+    steps: Steps<'s>,
+}
+
+/// Part of an answer: the runs between which its records are chosen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Those of one priority, one after the other.
+    Tier(u16),
+    /// The nearest record of each of them.
+    First(u16),
+    /// What is left of them.
+    Others(u16),
+    /// Those of one priority, united on a circle.
+    Circle(u16, Place),
+    /// The nearest member's, as far as they leave room.
+    Nearest,
+    Farther,
+    /// More of the nearest member's, behind so many that stand in the answer.
+    More(u32),
+    End,
+}
+
+/// The last place on the united circle: the run, and how far the way still is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    at: u64,
+    behind: Option<u32>,
+    left: u64,
+}
+
+/// The way through one run, by the numbers of its records.
+#[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
+enum Steps<'s> {
+    Turns(Take<Skip<Chain<Range<u32>, Range<u32>>>>),
+    Near(u32, Take<Skip<Near<'s>>>),
+}
+
+impl<'s> Picks<'s> {
+    /// The records of an answer with at most so many.
+    pub(super) fn new(course: Course<'s>, most: u32) -> Picks<'s> {
+        let probes = if course.set.pick == Pick::Client { course.asker.probes() } else { Probes::default() };
+        let steps = Steps::Turns((0..0).chain(0..0).skip(0).take(0));
+        let mut picks = Picks { course, probes, left: most, here: 0, part: Part::End, nearest: 0, run: None, steps };
+        if course.is_by_priority() {
+            picks.part = Part::Nearest;
+            let rank = course.next_rank(None);
+            picks.here = if course.next_rank(rank).is_some() { most - most.div_ceil(4) } else { most };
+        } else {
+            picks.begin_tier(None);
+        }
+        picks
+    }
+
+    /// Number of the nearest member of which the answer has records.
+    pub(super) fn served(&self) -> Option<u16> {
+        self.course.served()
+    }
+
+    /// Begins with the next priority.
+    fn begin_tier(&mut self, behind: Option<u16>) {
+        let next = |behind: Option<u16>| {
+            let priorities = self.course.runs().map(|run| run.priority);
+            priorities.filter(|priority| behind.is_none_or(|behind| *priority > behind)).min()
+        };
+        let Some(tier) = next(behind).filter(|_| self.left > 0) else {
+            self.part = Part::End;
+            return;
+        };
+        // The last place goes to the next priority, which clients turn to when this one fails.
+        let kept = u32::from(self.left > 1 && next(Some(tier)).is_some());
+        (self.here, self.run) = (self.left - kept, None);
+        self.part = match (self.course.is_ordered(), self.course.set.pick) {
+            (true, _) => Part::Tier(tier),
+            (false, Pick::Client) => Part::First(tier),
+            (false, Pick::Rotate) => {
+                let all = self.tier(tier).map(|(_, run)| u64::from(run.end - run.start)).sum();
+                Part::Circle(tier, Place { at: self.course.asker.turn.into(), behind: None, left: all })
+            }
+        };
+    }
+
+    /// The runs of a priority with their numbers.
+    fn tier(&self, priority: u16) -> impl Iterator<Item = (u32, &'s Run)> + Clone + use<'s> {
+        (0..).zip(self.course.runs()).filter(move |(_, run)| run.priority == priority)
+    }
+
+    /// Begins with the next run of this part; returns false if there is none.
+    fn begin_run(&mut self) -> bool {
+        let course = self.course;
+        let nearest = course.next_rank(None);
+        let (only, is_by_priority) = match self.part {
+            Part::Tier(tier) | Part::First(tier) | Part::Others(tier) => (Some(tier), false),
+            _ => (None, true),
+        };
+        let key = |run: &Run| {
+            let rank = course.rank(run.member);
+            // Runs with one rank and priority stand in this order.
+            if is_by_priority { (rank, run.priority, run.start) } else { (0, rank, run.start) }
+        };
+        let last = self.run.map(key);
+        let is_here = |run: &&Run| match self.part {
+            Part::Nearest | Part::More(_) => Some(course.rank(run.member)) == nearest,
+            Part::Farther => Some(course.rank(run.member)) != nearest,
+            _ => only == Some(run.priority),
+        };
+        let next = course
+            .runs()
+            .filter(is_here)
+            .filter(|run| last.is_none_or(|last| key(run) > last))
+            .min_by_key(|run| key(run));
+        let Some(run) = next else { return false };
+        let (skip, take) = match self.part {
+            Part::First(_) => (0, 1),
+            Part::Others(_) => (1, u32::MAX),
+            _ => (0, u32::MAX),
+        };
+        let (skip, take) = (skip as usize, take as usize);
+        self.steps = match self.course.set.pick {
+            Pick::Rotate => {
+                let length = u64::from(run.end - run.start);
+                let middle = run.start + ((u64::from(course.asker.turn) * length) >> 32) as u32;
+                Steps::Turns((middle..run.end).chain(run.start..middle).skip(skip).take(take))
+            }
+            Pick::Client => {
+                let points = &course.set.points[run.start as usize..run.end as usize];
+                Steps::Near(run.start, Near::new(points, self.probes).skip(skip).take(take))
+            }
+        };
+        self.run = Some(run);
+        true
+    }
+
+    /// The next record of this part.
+    fn step(&mut self) -> Option<(&'s Run, u32)> {
+        if let Part::Circle(tier, place) = self.part {
+            let (next, found) = self.turn(tier, place)?;
+            self.part = Part::Circle(tier, next);
+            return Some(found);
+        }
+        loop {
+            let index = match &mut self.steps {
+                Steps::Turns(turns) => turns.next(),
+                Steps::Near(start, near) => near.next().map(|number| *start + number as u32),
+            };
+            match (index, self.run) {
+                (Some(index), Some(run)) => return Some((run, index)),
+                _ if !self.begin_run() => return None,
+                _ => {}
+            }
+        }
+    }
+
+    /// The next record on the united circle: the i-th of n records of a run stands at (i + ½)/n.
+    fn turn(&self, tier: u16, mut place: Place) -> Option<(Place, (&'s Run, u32))> {
+        place.left = place.left.checked_sub(1)?;
+        loop {
+            let next = |(number, run): (u32, &'s Run)| {
+                let length = u64::from(run.end - run.start);
+                let at = |index: u64| ((2 * index + 1) << 31) / length;
+                let mut index = place.at * length >> 32;
+                let is_behind =
+                    |at: u64| at < place.at || at == place.at && place.behind.is_some_and(|last| number <= last);
+                while index < length && is_behind(at(index)) {
+                    index += 1;
+                }
+                (index < length).then(|| (at(index), number, run.start + index as u32))
+            };
+            let found = self
+                .tier(tier)
+                .filter_map(|(number, run)| Some((next((number, run))?, run)))
+                .min_by_key(|(found, _)| *found);
+            match found {
+                Some(((at, number, index), run)) => {
+                    return Some((Place { at, behind: Some(number), ..place }, (run, index)));
+                }
+                // Around.
+                None => (place.at, place.behind) = (0, None),
+            }
+        }
+    }
+
+    /// Goes on to the next part of the answer.
+    fn next_part(&mut self) {
+        self.run = None;
+        self.steps = Steps::Turns((0..0).chain(0..0).skip(0).take(0));
+        match self.part {
+            Part::Tier(tier) | Part::Others(tier) | Part::Circle(tier, _) => self.begin_tier(Some(tier)),
+            Part::First(tier) => self.part = Part::Others(tier),
+            Part::Nearest => {
+                self.part = Part::Farther;
+                self.here = self.left;
+            }
+            Part::Farther => {
+                self.part = Part::More(self.nearest);
+                self.here = self.left;
+            }
+            Part::More(_) | Part::End => self.part = Part::End,
+        }
+    }
+}
+
+impl Iterator for Picks<'_> {
+    type Item = Picked;
+
+    fn next(&mut self) -> Option<Picked> {
+        while self.left > 0 && self.part != Part::End {
+            let found = if self.here > 0 { self.step() } else { None };
+            let Some((run, index)) = found else {
+                self.next_part();
+                continue;
+            };
+            if self.course.is_repeated(run, index) {
+                continue;
+            }
+            match &mut self.part {
+                Part::More(skipped) if *skipped > 0 => {
+                    *skipped -= 1;
+                    continue;
+                }
+                Part::Nearest => self.nearest += 1,
+                _ => {}
+            }
+            (self.left, self.here) = (self.left - 1, self.here - 1);
+            let by_nearness =
+                || self.course.rank(run.member).min(LAST_RANK) * RANK_STEP + run.priority.min(RANK_STEP - 1);
+            let priority = self.course.is_by_priority().then(by_nearness);
+            return Some(Picked { offset: self.course.set.offsets[index as usize], priority });
+        }
+        None
+    }
+}
