@@ -13,6 +13,7 @@
 //! prefixes); two ranges of 8 octets for an IPv4 prefix at most, of 20 for an IPv6 prefix, and 8 for the prefix.
 
 use crate::acl::Prefix;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::name::Name;
 
@@ -60,17 +61,17 @@ pub struct Twice {
 impl Clients {
     /// Makes the table of the zones that are homes, and of prefixes with the homes of their clients.
     pub fn new(homes: Vec<Name>, prefixes: &[(Prefix, Home)]) -> Result<Clients, Twice> {
-        let part = |is_v4: bool| {
-            let all = prefixes.iter().enumerate().filter(move |(_, (prefix, _))| prefix.address().is_ipv4() == is_v4);
-            all.map(|(index, (prefix, home))| Written {
-                first: number(prefix.address()),
-                length: prefix.length(),
-                home: *home,
-                index,
-            })
-        };
-        let (v4, v6) = (Family::new(part(true).collect())?, Family::new(part(false).collect())?);
-        Ok(Clients { homes: homes.into(), v4, v6 })
+        let v4_count = prefixes.iter().filter(|(prefix, _)| prefix.address().is_ipv4()).count();
+        let mut v4: Vec<Written<u32>> = Vec::with_capacity(v4_count);
+        let mut v6: Vec<Written<u128>> = Vec::with_capacity(prefixes.len() - v4_count);
+        for (index, (prefix, home)) in (0..).zip(prefixes) {
+            let (length, home) = (prefix.length(), *home);
+            match prefix.address() {
+                IpAddr::V4(first) => v4.push(Written { first: first.into(), index, home, length }),
+                IpAddr::V6(first) => v6.push(Written { first: first.into(), index, home, length }),
+            }
+        }
+        Ok(Clients { homes: homes.into(), v4: Family::new(v4)?, v6: Family::new(v6)? })
     }
 
     /// The zones that are homes, by number.
@@ -81,6 +82,40 @@ impl Clients {
     /// Number of prefixes.
     pub fn prefixes(&self) -> usize {
         self.v4.prefixes.len() + self.v6.prefixes.len()
+    }
+
+    /// Number of prefixes of each home, by its number.
+    pub fn prefixes_by_home(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.homes.len()];
+        for prefix in self.v4.prefixes.iter().chain(&self.v6.prefixes) {
+            counts.get_mut(usize::from(prefix.home)).into_iter().for_each(|count| *count += 1);
+        }
+        counts
+    }
+
+    /// Number of homes that some address has in one of two tables only.
+    pub fn count_changed(&self, other: &Clients) -> usize {
+        // One number for a home in both tables; homes may stand in another order there.
+        let mut numbers: HashMap<&Name, usize> = HashMap::new();
+        let mut number = |home| {
+            let next = numbers.len();
+            *numbers.entry(home).or_insert(next)
+        };
+        let ours: Vec<usize> = self.homes.iter().map(&mut number).collect();
+        let theirs: Vec<usize> = other.homes.iter().map(&mut number).collect();
+        let mut changed = vec![false; numbers.len()];
+        let mut note = |one: Option<Home>, other: Option<Home>| {
+            let pair = [
+                one.and_then(|home| ours.get(usize::from(home))),
+                other.and_then(|home| theirs.get(usize::from(home))),
+            ];
+            if pair[0] != pair[1] {
+                pair.into_iter().flatten().for_each(|number| changed[*number] = true);
+            }
+        };
+        self.v4.compare(&other.v4, &mut note);
+        self.v6.compare(&other.v6, &mut note);
+        changed.into_iter().filter(|changed| *changed).count()
     }
 
     /// The home of the client with an address.
@@ -107,14 +142,6 @@ impl Clients {
     /// Octets that the table takes in memory.
     pub fn octets(&self) -> usize {
         self.v4.octets() + self.v6.octets()
-    }
-}
-
-/// The address as a number.
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u32::from(address).into(),
-        IpAddr::V6(address) => address.into(),
     }
 }
 
@@ -152,11 +179,12 @@ impl Address for u128 {
 }
 
 /// A prefix that is still to be taken in.
-struct Written {
-    first: u128,
-    length: u8,
+struct Written<A> {
+    first: A,
+    /// Its position in the list.
+    index: u32,
     home: Home,
-    index: usize,
+    length: u8,
 }
 
 /// A prefix in the table.
@@ -187,37 +215,39 @@ struct Family<A> {
 
 impl<A: Address> Family<A> {
     /// Flattens prefixes.
-    fn new(mut written: Vec<Written>) -> Result<Family<A>, Twice> {
+    fn new(mut written: Vec<Written<A>>) -> Result<Family<A>, Twice> {
         if written.is_empty() {
             return Ok(Family::default());
         }
-        written.sort_by_key(|prefix| (prefix.first, prefix.length));
-        let same = |pair: &&[Written]| (pair[0].first, pair[0].length) == (pair[1].first, pair[1].length);
+        written.sort_unstable_by_key(|prefix| (prefix.first, prefix.length, prefix.index));
+        let same = |pair: &&[Written<A>]| (pair[0].first, pair[0].length) == (pair[1].first, pair[1].length);
         if let Some(pair) = written.windows(2).find(same) {
-            return Err(Twice { first: pair[0].index, second: pair[1].index });
+            return Err(Twice { first: pair[0].index as usize, second: pair[1].index as usize });
         }
-        let mut ranges: Vec<(u128, u32)> = vec![(0, NONE)];
+        let mut ranges = Ranges { starts: vec![A::default()], owners: vec![NONE] };
+        ranges.reserve(written.len());
         let mut prefixes: Vec<Kept> = Vec::with_capacity(written.len());
         // The prefixes that contain the present place, the longest last, with their last addresses.
         let mut open: Vec<(u32, u128)> = Vec::new();
-        let close = |until: Option<u128>, open: &mut Vec<(u32, u128)>, ranges: &mut Vec<(u128, u32)>| {
+        let close = |until: Option<u128>, open: &mut Vec<(u32, u128)>, ranges: &mut Ranges<A>| {
             while let Some((_, last)) = open.pop_if(|(_, last)| until.is_none_or(|until| *last < until)) {
                 if last < last_of::<A>(0, 0) {
-                    push(ranges, last + 1, open.last().map_or(NONE, |(above, _)| *above));
+                    ranges.begin(A::narrow(last + 1), open.last().map_or(NONE, |(above, _)| *above));
                 }
             }
         };
         for prefix in &written {
-            close(Some(prefix.first), &mut open, &mut ranges);
+            let first = prefix.first.wide();
+            close(Some(first), &mut open, &mut ranges);
             let number = prefixes.len() as u32;
             let above = open.last().map_or(NONE, |(above, _)| *above);
             prefixes.push(Kept { above, home: prefix.home, length: prefix.length });
-            push(&mut ranges, prefix.first, number);
-            open.push((number, last_of::<A>(prefix.first, prefix.length)));
+            ranges.begin(prefix.first, number);
+            open.push((number, last_of::<A>(first, prefix.length)));
         }
         close(None, &mut open, &mut ranges);
-        let (starts, owners): (Vec<A>, Vec<u32>) =
-            ranges.iter().map(|(start, owner)| (A::narrow(*start), *owner)).unzip();
+        drop(written);
+        let Ranges { starts, owners } = ranges;
         let mut family =
             Family { starts: starts.into(), owners: owners.into(), prefixes: prefixes.into(), ..Family::default() };
         family.make_index();
@@ -263,8 +293,25 @@ impl<A: Address> Family<A> {
         if self.starts.is_empty() {
             return None;
         }
-        let owner = self.owners[self.range_of(address)];
+        self.home_at(self.range_of(address))
+    }
+
+    /// The home of a range.
+    fn home_at(&self, range: usize) -> Option<Home> {
+        let owner = *self.owners.get(range)?;
         self.prefixes.get(owner as usize).map(|prefix| prefix.home)
+    }
+
+    /// Notes the homes that both tables give, for each part of the addresses in which neither changes.
+    fn compare(&self, other: &Family<A>, note: &mut impl FnMut(Option<Home>, Option<Home>)) {
+        let (mut ours, mut theirs) = (0, 0);
+        loop {
+            note(self.home_at(ours), other.home_at(theirs));
+            let next = (self.starts.get(ours + 1), other.starts.get(theirs + 1));
+            let Some(first) = next.0.into_iter().chain(next.1).min() else { return };
+            ours += usize::from(next.0 == Some(first));
+            theirs += usize::from(next.1 == Some(first));
+        }
     }
 
     /// The home and the scope of a subnet.
@@ -304,13 +351,29 @@ fn last_of<A: Address>(first: u128, length: u8) -> u128 {
     first | (u128::MAX >> (u128::BITS - A::BITS)).checked_shr(u32::from(length)).filter(|_| host > 0).unwrap_or(0)
 }
 
-/// Begins a range; one that begins at the same address was empty.
-fn push(ranges: &mut Vec<(u128, u32)>, start: u128, owner: u32) {
-    if ranges.last().is_some_and(|(last, _)| *last == start) {
-        ranges.pop();
+/// Ranges that are being made, in the order of their addresses.
+struct Ranges<A> {
+    starts: Vec<A>,
+    owners: Vec<u32>,
+}
+
+impl<A: Address> Ranges<A> {
+    /// Makes room for the ranges of so many prefixes.
+    fn reserve(&mut self, prefixes: usize) {
+        self.starts.reserve_exact(2 * prefixes);
+        self.owners.reserve_exact(2 * prefixes);
     }
-    if ranges.last().is_none_or(|(_, last)| *last != owner) {
-        ranges.push((start, owner));
+
+    /// Begins a range; one that begins at the same address was empty.
+    fn begin(&mut self, start: A, owner: u32) {
+        if self.starts.last() == Some(&start) {
+            self.starts.pop();
+            self.owners.pop();
+        }
+        if self.owners.last() != Some(&owner) {
+            self.starts.push(start);
+            self.owners.push(owner);
+        }
     }
 }
 
@@ -357,6 +420,34 @@ mod tests {
         let twice: Vec<(Prefix, Home)> =
             ["10.0.0.0/8", "10.0.0.0/9", "10.0.0.0/8"].map(|text| (text.parse().unwrap(), 1)).to_vec();
         assert_eq!(Clients::new(Vec::new(), &twice).unwrap_err(), Twice { first: 0, second: 2 });
+    }
+
+    #[test]
+    fn homes_are_counted_whose_clients_changed() {
+        let table = |homes: &[&str], prefixes: &[(&str, Home)]| {
+            let homes = homes.iter().map(|home| Name::parse(home).unwrap()).collect();
+            let read = |(prefix, home): &(&str, Home)| (prefix.parse().unwrap(), *home);
+            Clients::new(homes, &prefixes.iter().map(read).collect::<Vec<_>>()).unwrap()
+        };
+        let old = table(&["a.test", "b.test"], &[("10.0.0.0/8", 0), ("10.1.0.0/16", 1), ("2001:db8::/32", 1)]);
+        let changed = |homes: &[&str], prefixes: &[(&str, Home)]| {
+            let new = table(homes, prefixes);
+            assert_eq!(old.count_changed(&new), new.count_changed(&old));
+            old.count_changed(&new)
+        };
+        let (both, same) = (["a.test", "b.test"], [("10.0.0.0/8", 0), ("10.1.0.0/16", 1), ("2001:db8::/32", 1)]);
+        assert_eq!(changed(&both, &same), 0);
+        assert_eq!(
+            changed(&["b.test", "a.test"], &same.map(|(prefix, home)| (prefix, 1 - home))),
+            0,
+            "in another order"
+        );
+        assert_eq!(changed(&["a.test", "c.test"], &same), 2, "one went and one came");
+        assert_eq!(changed(&both, &same[..2]), 1);
+        assert_eq!(changed(&both, &[("10.0.0.0/8", 0), ("10.0.0.0/15", 1), ("2001:db8::/32", 1)]), 2);
+        assert_eq!(changed(&[], &[]), 2);
+        assert_eq!(old.prefixes_by_home(), [1, 2]);
+        assert_eq!(table(&[], &[]).count_changed(&table(&[], &[])), 0);
     }
 
     /// Prefixes that collide often, at the front or at the end of the addresses.

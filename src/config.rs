@@ -2,10 +2,10 @@
 //!
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees` and `static_zones`, `regions`,
-//! `answers`, `drains` and `probe`. A key stands in one row of one table, with its default, its help, and where it lands in the
-//! plan. `instances` holds services that are written as records against their rules, `schema` lists all tables, `plan`
-//! prints what came out.
+//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees` and `static_zones`, `clients`,
+//! `regions` with `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
+//! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
+//! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
 //! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk; a text that
@@ -19,6 +19,7 @@
 mod addresses;
 mod answers;
 mod apex;
+mod clients;
 mod drains;
 mod instances;
 mod json;
@@ -28,12 +29,15 @@ mod peers;
 mod plan;
 mod primaries;
 mod probe;
+mod region_steering;
 mod regions;
 pub mod schema;
 mod secondaries;
 mod sections;
 mod server;
 mod static_zones;
+mod steering;
+mod steering_plan;
 mod transfer;
 mod trees;
 mod united;
@@ -126,6 +130,8 @@ pub struct Config {
     listen_positions: Vec<(SocketAddr, String)>,
     /// The file of each key's secret, in file order.
     secret_files: Vec<(Name, PathBuf)>,
+    /// The file of each home's prefixes, by the home's number; none where they stand in this file.
+    client_files: Vec<Option<PathBuf>>,
 }
 
 /// The HTTP endpoint for Prometheus.
@@ -231,7 +237,8 @@ impl Config {
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
         let secondaries = Secondaries::read(&mut reader, &root, &keys);
         let server_name = &server.name;
-        let mut sections = Sections { server_name, transfer: &transfer, keys: &keys, secondaries, touch_disk };
+        let mut sections =
+            Sections { server_name, transfer: &transfer, keys: &keys, secondaries, homes: Vec::new(), touch_disk };
         let found = zones::read_zones(&mut reader, &root, &mut sections);
         let zones::ZonesSection { mut zones, united, trees, services, declared: mut zones_at } = found;
         let mut regions = Vec::new();
@@ -242,6 +249,8 @@ impl Config {
             }
         }
         let united_at = united.iter().filter_map(|(zone, _)| zones_at.remove_entry(zone)).collect();
+        let homes = clients::read_clients(&mut reader, &root, [&zones_at, &united_at], touch_disk);
+        sections.homes = homes.named;
         let (own, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &united_at, &mut sections);
         regions.extend(own);
         let drains = drains::read_drains(&mut reader, &root, &regions);
@@ -284,7 +293,7 @@ impl Config {
             audit: transfer.audit,
             outgoing,
             answers: answers.plans,
-            clients: Arc::default(),
+            clients: Arc::new(homes.clients),
             targets,
             catalog,
             history,
@@ -296,6 +305,7 @@ impl Config {
             warnings,
             listen_positions,
             secret_files,
+            client_files: homes.files,
         })
     }
 }

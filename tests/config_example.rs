@@ -61,6 +61,11 @@ fn the_example_shows_every_key() {
                 example["aggregations"]["us-east.cns.example.com"]["members"].get(0)
             }
             "addresses" => example["aggregations"]["us-east.cns.example.com"].get("addresses"),
+            "steering" => example["aggregations"]["us-east.cns.example.com"].get("steering"),
+            "[[aggregations.\"NAME\".names]] steering" => {
+                example["aggregations"]["us-east.cns.example.com"]["names"][0].get("steering")
+            }
+            "[clients] \"NAME\"" => example["clients"].get("us-west-3.cns.example.com"),
             "answers" => example["aggregations"]["us-east.cns.example.com"].get("answers"),
             "[[aggregations.\"NAME\".names]]" => example["aggregations"]["us-east.cns.example.com"]["names"].get(0),
             "[[drains]]" => example["drains"].get(0),
@@ -77,6 +82,7 @@ fn the_example_shows_every_key() {
 fn the_defaults_of_the_schema_are_true() {
     let region = "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\n";
     let damping = "[aggregations.\"r.example\".damping]\n";
+    let steering = "[aggregations.\"r.example\".steering]\n";
     let server = "[server]\nname = \"ns.example\"\n";
     let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
     let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
@@ -101,7 +107,8 @@ fn the_defaults_of_the_schema_are_true() {
             "[aggregations.\"NAME\"] damping" => damping,
             "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" | "a member of [aggregations.\"NAME\"]" => continue,
             "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
-            "answers" | "addresses" => continue,
+            "answers" | "addresses" | "[[aggregations.\"NAME\".names]] steering" | "[clients] \"NAME\"" => continue,
+            "steering" => steering,
             path => path,
         });
         spelled.push('\n');

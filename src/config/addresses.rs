@@ -1,4 +1,5 @@
-//! The tables `addresses` of regions and members: which addresses a region takes of its members (`docs/regions.md` 33).
+//! The tables `addresses` of regions and members: which addresses a region takes of its members (`docs/regions.md` 33), and
+//! which of them only clients at home get.
 //!
 //! Invariant: a list `only` that is written has prefixes, because an empty one would take nothing.
 //!
@@ -12,25 +13,40 @@ use settings::read::Reader;
 use settings::schema::{Key, Kind, Table, key};
 use settings::tree::{Node, Value};
 
+/// What a table `addresses` says.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    pub rules: AddressRules,
+    /// Prefixes of addresses that only clients at home get, and where they stand.
+    pub home_only: Vec<Prefix>,
+    pub home_only_at: usize,
+}
+
 /// `addresses` of a region or a member
-pub static ADDRESSES: Table<AddressRules> = Table {
+pub static ADDRESSES: Table<Addresses> = Table {
     path: "addresses",
     help: "Which addresses of members come into the region",
     keys: &[&[
         key("only", "", "prefixes of those that come, of both families; default: all").takes(Kind::Own(
             "address prefixes",
-            |r, key, node, rules| {
+            |r, key, node, addresses| {
                 if matches!(&node.value, Value::List(items) if items.is_empty()) {
                     let advice = "write prefixes such as [\"198.51.100.0/24\"], or remove it";
                     r.error(node.at, format!("\"{key}\" is empty, so that no address would be left; {advice}"));
                 }
-                put(&mut rules.only, read_prefixes(r, key, node))
+                put(&mut addresses.rules.only, read_prefixes(r, key, node))
             },
         )),
         key("exclude", "[]", "prefixes of those that do not come")
-            .takes(Kind::Own("address prefixes", |r, key, node, rules| {
-                put(&mut rules.exclude, read_prefixes(r, key, node))
+            .takes(Kind::Own("address prefixes", |r, key, node, addresses| {
+                put(&mut addresses.rules.exclude, read_prefixes(r, key, node))
             })),
+        key("home_only", "[]", "prefixes of those that only clients of the member's zone in [clients] get").takes(
+            Kind::Own("address prefixes", |r, key, node, addresses| {
+                addresses.home_only_at = node.at;
+                put(&mut addresses.home_only, read_prefixes(r, key, node))
+            }),
+        ),
     ]],
 };
 
@@ -40,12 +56,12 @@ pub const fn own_addresses<S>() -> Key<S> {
 }
 
 /// Reads `addresses` of a table; without it all addresses are taken.
-pub fn read_addresses(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> AddressRules {
-    let mut rules = AddressRules::default();
+pub fn read_addresses(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> Addresses {
+    let mut addresses = Addresses::default();
     fields.read(reader, "addresses", |r, _, node| {
-        ADDRESSES.read(r, node, &format!("\"addresses\" of {place}"), &mut rules).map(drop)
+        ADDRESSES.read(r, node, &format!("\"addresses\" of {place}"), &mut addresses).map(drop)
     });
-    rules
+    addresses
 }
 
 /// Reads a list of prefixes.

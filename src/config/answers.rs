@@ -7,6 +7,7 @@
 //! Cost: O(zones + exceptions).
 
 use crate::config::drains::parse_pattern;
+use crate::config::steering::read_own;
 use crate::merge::{AnswersPlan, NamePattern};
 use crate::select::{Law, Pick, Treatment};
 use settings::fields::{Fields, put};
@@ -44,6 +45,7 @@ pub static NAMES: Table<()> = Table {
     keys: &[&[
         key("match", "", "owner names, relative to the region").bound("owner pattern"),
         key("answers", "", "how much of a large set one answer has; default: as the region").bound("table"),
+        key("steering", "", "to which members clients are led; default: as the region").bound("table"),
     ]],
 };
 
@@ -91,7 +93,7 @@ impl Answers {
             reader.warn(entry.node.at, message);
         }
         if let Some(law) = law.filter(|law| *law != base) {
-            self.plans.insert(zone.clone(), AnswersPlan::new(law));
+            self.plans.entry(zone.clone()).or_insert_with(|| AnswersPlan::new(law)).usual.law = law;
         }
     }
 
@@ -141,6 +143,7 @@ impl Answers {
             reader.error(node.at, format!("{place} has no match; write match = \"web.svc.*\""));
         }
         let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base.law, &place));
+        let steering = fields.read(reader, "steering", |r, _, node| read_own(r, node, base.steering, &place));
         let pattern = fields.read(reader, "match", |r, key, node| {
             let text = r.text(key, node, "an owner name such as \"web.svc.*\"")?;
             if matches!(text, "" | "." | "@") {
@@ -151,7 +154,8 @@ impl Answers {
             }
             parse_pattern(text, Some(region)).map_err(|problem| r.error(node.at, problem)).ok()
         });
-        Some((pattern?, Treatment { law: law.unwrap_or(base.law), ..base }))
+        let (law, steering) = (law.unwrap_or(base.law), steering.unwrap_or(base.steering));
+        Some((pattern?, Treatment { law, steering }))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::acl::{Prefix, Rule};
 use crate::config::plan::describe_pattern;
+use crate::config::steering_plan::{add_steering, describe_clients, describe_steering};
 use crate::config::{Config, LogFormat};
 use crate::merge::{AddressPlan, AddressRules, Drain, NsPolicy, RegionPlan};
 use crate::select::Law;
@@ -58,6 +59,7 @@ pub fn describe_plan(config: &Config) -> Value {
         "trees": config.trees.iter().map(|tree| describe_tree(config, tree)).collect::<Vec<_>>(),
         "services": config.services.iter().map(|own| describe_services(config, own)).collect::<Vec<_>>(),
         "aggregations": config.regions.iter().map(|region| describe_region(config, region)).collect::<Vec<_>>(),
+        "clients": describe_clients(config),
         "drains": config.drains.iter().map(describe_drain).collect::<Vec<_>>(),
         "catalog": config.catalog.as_ref().map(|catalog| json!({
             "zone": catalog.origin,
@@ -168,7 +170,7 @@ fn describe_services(config: &Config, own: &StaticZonePlan) -> Value {
 
 /// Describes one region.
 fn describe_region(config: &Config, region: &RegionPlan) -> Value {
-    json!({
+    let mut described = json!({
         "region": region.origin,
         "members": region.members,
         "ns": match &region.ns {
@@ -199,7 +201,12 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         })),
         "answers": describe_answers(config, &region.origin),
         "secondaries": describe_secondaries(config, &region.origin),
-    })
+    });
+    // Zones with members have no steering.
+    if let Some(plan) = config.answers.get(&region.origin).filter(|_| !region.is_united) {
+        add_steering(plan, &mut described);
+    }
+    described
 }
 
 /// Describes which addresses a region takes of its members.
@@ -229,7 +236,9 @@ fn describe_answers(config: &Config, zone: &Name) -> Value {
     let plan = config.answers.get(zone);
     let law = |law: Law| json!({ "max": law.max.map_or(json!("all"), |max| json!(max)), "pick": law.pick });
     let names = plan.iter().flat_map(|plan| &plan.names);
-    let names = names.map(|(pattern, exception)| json!({ "match": pattern, "answers": law(exception.law) }));
+    let names = names.map(|(pattern, exception)| {
+        json!({ "match": pattern, "answers": law(exception.law), "steering": describe_steering(exception.steering) })
+    });
     let mut described = law(plan.map_or(Law::ALL, |plan| plan.usual.law));
     described["names"] = names.collect();
     described

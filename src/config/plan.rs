@@ -5,6 +5,7 @@
 use crate::acl::{Prefix, Rule};
 use crate::client::Server;
 use crate::config::Config;
+use crate::config::steering_plan::{write_clients, write_steering};
 use crate::merge::{
     AddressPlan, AddressRules, DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan,
 };
@@ -45,6 +46,7 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         write_region(region, out)?;
         write_service(config, &region.origin, out)
     })?;
+    write_clients(config, out)?;
     write_section(out, "drains", &config.drains, |out, drain| writeln!(out, "  {}", describe_drain(drain)))?;
     if let Some(catalog) = &config.catalog {
         writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
@@ -217,6 +219,7 @@ fn write_service(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Res
         for (pattern, Treatment { law, .. }) in &plan.names {
             writeln!(out, "    answers for {pattern} have {}", describe_law(*law))?;
         }
+        write_steering(plan, out)?;
     }
     write_secondaries(config, zone, out)
 }

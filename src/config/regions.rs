@@ -7,13 +7,12 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
-use crate::config::addresses::{own_addresses, read_addresses};
+use crate::config::addresses::{Addresses, own_addresses, read_addresses};
 use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_names};
+use crate::config::region_steering::Region;
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
-use crate::merge::{
-    AddressPlan, AddressRules, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan,
-};
+use crate::merge::{AddressPlan, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, did_you_mean, key};
@@ -35,7 +34,14 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
         ]))],
         MERGE_KEYS,
         &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
-        &[key("names", "", "names that are answered in another way").bound("list of tables")],
+        &[
+            key("steering", "", "to which members clients are led; default: to all alike").bound("table"),
+            key("near", "", "the members that are the nearest to zones of [clients], behind the zone itself")
+                .bound("table of zones and lists of members"),
+            key("weights", "", "shares of members in answers to clients without a home, 0 to 1000; default: 1 each")
+                .bound("table of members and numbers"),
+            key("names", "", "names that are answered in another way").bound("list of tables"),
+        ],
     ],
 };
 
@@ -143,7 +149,7 @@ struct Written<'n> {
     name: Name,
     text: &'n str,
     at: usize,
-    rules: AddressRules,
+    addresses: Addresses,
 }
 
 /// One region being read.
@@ -190,28 +196,31 @@ impl Context<'_> {
     fn read(&self, reader: &mut Reader<'_>, sections: &mut Sections<'_>) -> Option<RegionPlan> {
         let (node, place, mut plan) = (&self.entry.node, self.place(), self.blank(sections.server_name));
         sections.secondaries.answers.admit_region(&self.origin);
-        match &node.value {
+        let (fields, addresses) = match &node.value {
             Value::List(_) => {
                 AGGREGATION.set_defaults(&mut plan);
                 sections.secondaries.admit(reader, &self.origin, None, &place, true);
-                self.take_members(&mut plan, self.read_members(reader, &self.entry.key, node)?);
+                let addresses = self.take_members(&mut plan, self.read_members(reader, &self.entry.key, node)?);
                 self.expect_ns(reader, sections.server_name, &place);
+                (None, addresses)
             }
             Value::Table(_) => {
                 let fields = AGGREGATION.read(reader, node, &place, &mut plan)?;
                 let message = format!("{place} has no members; write members = [\"ZONE\", ...]");
                 fields.need(reader, "members", self.entry.key_at, message);
                 let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
-                self.take_members(&mut plan, members.unwrap_or_default());
-                self.finish(reader, &fields, &mut plan, &place, sections);
-                sections.secondaries.answers.admit_names(reader, &self.origin, &fields, &place);
+                let mut addresses = self.take_members(&mut plan, members.unwrap_or_default());
+                addresses.push((None, self.finish(reader, &fields, &mut plan, &place, sections)));
+                (Some(fields), addresses)
             }
             _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
-        }
+        };
+        let region = Region { plan: &plan, fields: fields.as_ref(), place: &place, addresses };
+        region.admit(reader, sections);
         Some(plan)
     }
 
-    /// Reads what the keys of a table say together, once the members are known.
+    /// Reads what the keys of a table say together, once the members are known. Returns what it says of addresses.
     pub fn finish(
         &self,
         reader: &mut Reader<'_>,
@@ -219,13 +228,14 @@ impl Context<'_> {
         plan: &mut RegionPlan,
         place: &str,
         sections: &mut Sections<'_>,
-    ) {
+    ) -> Addresses {
         let wanted = "a list of owner names such as [\"cloudapi\", \"*.cmon\"]";
         let members = &plan.members;
         let pattern = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_pattern(reader, key, node, members);
         let exclude = fields.read(reader, "exclude", |r, key, node| r.list(key, node, wanted, pattern));
         plan.exclude = exclude.unwrap_or_default();
-        plan.addresses.all = read_addresses(reader, fields, place);
+        let addresses = read_addresses(reader, fields, place);
+        plan.addresses.all = addresses.rules.clone();
         plan.damping = fields.read(reader, "damping", |r, _, node| self.read_damping(r, node));
         if let Some(entry) = fields.landed("ns") {
             self.expect_reachable_ns(reader, plan, &entry.node);
@@ -234,6 +244,7 @@ impl Context<'_> {
         if fields.entry("ns").is_none() {
             self.expect_ns(reader, sections.server_name, place);
         }
+        addresses
     }
 
     /// Warns of name servers within the region.
@@ -261,19 +272,16 @@ impl Context<'_> {
 
     //--- Members ---
 
-    /// Gives a region its members, and what is taken of each.
-    fn take_members(&self, plan: &mut RegionPlan, members: Vec<(Name, AddressRules)>) {
+    /// Gives a region its members, and what is taken of each. Returns what is said of the addresses of members.
+    fn take_members(&self, plan: &mut RegionPlan, members: Vec<(Name, Addresses)>) -> Vec<(Option<Name>, Addresses)> {
         plan.members = members.iter().map(|(member, _)| member.clone()).collect();
-        plan.addresses.members = members.into_iter().filter(|(_, rules)| !rules.is_empty()).collect();
+        let rules = members.iter().filter(|(_, addresses)| !addresses.rules.is_empty());
+        plan.addresses.members = rules.map(|(member, addresses)| (member.clone(), addresses.rules.clone())).collect();
+        members.into_iter().map(|(member, addresses)| (Some(member), addresses)).collect()
     }
 
     /// Reads the list of members; none when it is no list or an empty one.
-    fn read_members<'n>(
-        &self,
-        reader: &mut Reader<'_>,
-        key: &str,
-        node: &'n Node,
-    ) -> Option<Vec<(Name, AddressRules)>> {
+    fn read_members<'n>(&self, reader: &mut Reader<'_>, key: &str, node: &'n Node) -> Option<Vec<(Name, Addresses)>> {
         let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
         let items = reader.items(key, node, false, wanted)?;
         if items.is_empty() {
@@ -281,13 +289,13 @@ impl Context<'_> {
             return reader.refuse(node.at, format!("{place} has no members; {advice}"));
         }
         let written: Vec<Written<'n>> = items.iter().filter_map(|item| self.read_member(reader, key, item)).collect();
-        let mut members: Vec<(Name, AddressRules)> = Vec::new();
-        for (index, Written { name, text, at, rules }) in written.iter().enumerate() {
+        let mut members: Vec<(Name, Addresses)> = Vec::new();
+        for (index, Written { name, text, at, addresses }) in written.iter().enumerate() {
             if members.iter().any(|(other, _)| other == name) {
                 let (place, text) = (self.place(), shorten(text));
                 reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
             } else if self.zones.contains_key(name) {
-                members.push((name.clone(), rules.clone()));
+                members.push((name.clone(), addresses.clone()));
             } else if (!self.zones.is_empty() || self.united.contains_key(name))
                 && !written[..index].iter().any(|earlier| earlier.name == *name)
             {
@@ -302,19 +310,19 @@ impl Context<'_> {
 
     /// Reads one member: the name of its zone, or a table with it.
     fn read_member<'n>(&self, reader: &mut Reader<'_>, key: &str, node: &'n Node) -> Option<Written<'n>> {
-        let (named, rules) = match &node.value {
+        let (named, addresses) = match &node.value {
             Value::Table(_) => {
                 let place = format!("a member of {}", self.place());
                 let fields = MEMBER.read(reader, node, &place, &mut ())?;
                 let message = format!("{place} has no zone; write zone = \"NAME\"");
                 fields.need(reader, "zone", node.at, message);
-                let rules = read_addresses(reader, &fields, &place);
-                (&fields.entry("zone")?.node, rules)
+                let addresses = read_addresses(reader, &fields, &place);
+                (&fields.entry("zone")?.node, addresses)
             }
-            _ => (node, AddressRules::default()),
+            _ => (node, Addresses::default()),
         };
         let text = reader.text(key, named, "the name of a zone in quotes")?;
-        Some(Written { name: reader.parse_name(named.at, text)?, text, at: named.at, rules })
+        Some(Written { name: reader.parse_name(named.at, text)?, text, at: named.at, addresses })
     }
 
     /// Says why a name cannot be a member.

@@ -4,6 +4,7 @@
 
 use crate::config::addresses::ADDRESSES;
 use crate::config::answers::{ANSWERS, NAMES, OWN};
+use crate::config::clients::LIST;
 use crate::config::drains::DRAIN;
 use crate::config::keys::KEY;
 use crate::config::primaries::{PRIMARY, ZONE};
@@ -12,6 +13,7 @@ use crate::config::regions::{AGGREGATION, DAMPING, MEMBER};
 use crate::config::secondaries::{RULE, SECONDARIES, TARGET};
 use crate::config::server::{CONTROL, LOG, METRICS, SERVER, STATE, TLS};
 use crate::config::static_zones::{OPENSTACK, SERVICES};
+use crate::config::steering::{OWN_STEERING, STEERING};
 use crate::config::transfer::TRANSFER;
 use crate::config::trees::{TREE, TREE_TLS};
 use crate::config::united::{UNITED, UNITED_MEMBER};
@@ -26,6 +28,7 @@ pub static ROOT: Table<()> = Table {
         section("keys", "TSIG keys"),
         section("zones", "the zones to transfer and their primaries"),
         section("aggregations", "the region zones and their members"),
+        section("clients", "the zones whose clients are known, and the prefixes of their addresses"),
         section("answers", "how much of a large set one answer from a region has"),
         key("drains", "", "members that are taken out of regions for a while").bound("list of tables"),
         section("transfer", "timers and limits of all transfers"),
@@ -44,7 +47,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 29] {
+pub fn tables() -> [TableText; 32] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -63,7 +66,10 @@ pub fn tables() -> [TableText; 29] {
         ADDRESSES.describe(),
         DAMPING.describe(),
         OWN.describe(),
+        STEERING.describe(),
         NAMES.describe(),
+        OWN_STEERING.describe(),
+        LIST.describe(),
         ANSWERS.describe(),
         DRAIN.describe(),
         TRANSFER.describe(),

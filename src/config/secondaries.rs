@@ -8,7 +8,7 @@
 //!
 //! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9432 (catalog zones).
 
-use crate::acl::{Access, Prefix, PrefixError, Rule};
+use crate::acl::{Access, Prefix, PrefixError, Rule, network_of};
 use crate::catalog::CatalogPlan;
 use crate::client::Server;
 use crate::config::answers::Answers;
@@ -23,6 +23,7 @@ use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
 use settings::tree::{Node, Value};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use wire::name::Name;
 
 /// Versions that a history may have at most; differences over more are longer than the zone.
@@ -276,29 +277,59 @@ fn read_ixfr_out(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Opti
 
 //--- Prefixes ---
 
+/// What an address prefix is, for advice.
+const PREFIX: &str = "a prefix such as \"192.0.2.0/24\", \"192.0.2.1\" or \"2001:db8::/32\"";
+
+/// Bits in front of an IPv4 address that is mapped to IPv6.
+const IPV4_MAPPED: u8 = 96;
+
 /// What may be written in place of a prefix where a key may stand.
 const OR_KEY: &str = ", or { key = \"NAME\" }";
 
 /// Reads an address prefix; `or` is what may be written instead, for the advice.
 pub fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node, or: &str) -> Option<Prefix> {
-    let wanted = "a prefix such as \"192.0.2.0/24\", \"192.0.2.1\" or \"2001:db8::/32\"";
-    let text = reader.text(key, node, wanted)?;
-    let address = text.split('/').next().and_then(|address| address.parse().ok());
-    if address.is_some_and(|address| !reader.plain_address(node.at, address)) {
-        return None;
-    }
-    let error = match text.parse::<Prefix>() {
-        Ok(prefix) => return Some(prefix),
-        Err(error) => error,
+    let text = reader.text(key, node, PREFIX)?;
+    parse_prefix(text, or).map_err(|problem| reader.error(node.at, problem)).ok()
+}
+
+/// Reads an address prefix, or says what to write instead.
+pub fn parse_prefix(text: &str, or: &str) -> Result<Prefix, String> {
+    let read = text.parse::<Prefix>();
+    // RFC 4291 section 2.5.5.2. An address alone has become what it stands for.
+    let is_mapped = match read.map(|prefix| prefix.address()) {
+        Ok(IpAddr::V4(_)) => text.contains(':'),
+        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().is_some(),
+        Err(_) => false,
     };
+    match read {
+        Ok(prefix) if !is_mapped => Ok(prefix),
+        read => Err(explain_prefix(text, read.err(), or)),
+    }
+}
+
+/// Says what to write instead of a text that is no address prefix, or one of IPv4 addresses mapped to IPv6.
+fn explain_prefix(text: &str, error: Option<PrefixError>, or: &str) -> String {
+    let (first, length) = text.split_once('/').map_or((text, None), |(first, length)| (first, Some(length)));
+    let address: Option<IpAddr> = first.parse().ok();
+    if let Some((address, plain)) = address.map(|address| (address, address.to_canonical()))
+        && address != plain
+    {
+        let length = length.and_then(|length| length.parse::<u8>().ok()?.checked_sub(IPV4_MAPPED));
+        let plain = match length.filter(|length| *length <= 32) {
+            Some(length) => format!("{}/{length}", network_of(plain, length)),
+            None => plain.to_string(),
+        };
+        return format!("{address} is an IPv4 address mapped to IPv6; write {plain}");
+    }
     let advice = match (error, address) {
-        (PrefixError::HostBits(network), Some(address)) => {
+        (Some(PrefixError::HostBits(network)), Some(address)) => {
             format!("write \"{network}\" for the network, or \"{address}\" for the host")
         }
-        (PrefixError::Length(most), _) => format!("write 0 to {most} behind the slash"),
+        (Some(PrefixError::Length(most)), _) => format!("write 0 to {most} behind the slash"),
         _ if text == "any" => "write \"0.0.0.0/0\" and \"::/0\" if everyone is meant".to_string(),
         _ if text == "none" => "write [] for nobody".to_string(),
-        _ => format!("write {wanted}{or}"),
+        _ => format!("write {PREFIX}{or}"),
     };
-    reader.refuse(node.at, format!("\"{}\" is no address prefix ({error}); {advice}", shorten(text)))
+    let error = error.unwrap_or(PrefixError::Address);
+    format!("\"{}\" is no address prefix ({error}); {advice}", shorten(text))
 }

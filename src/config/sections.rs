@@ -11,6 +11,8 @@ pub struct Sections<'s> {
     pub transfer: &'s TransferSection,
     pub keys: &'s Keys,
     pub secondaries: Secondaries<'s>,
+    /// The zones of `[clients]`, once it is read.
+    pub homes: Vec<Name>,
     /// True if the files that the configuration names are read.
     pub touch_disk: bool,
 }

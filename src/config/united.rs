@@ -8,13 +8,13 @@
 //!
 //! Cost: O(members squared) for each zone.
 
-use crate::config::addresses::{own_addresses, read_addresses};
+use crate::config::addresses::{Addresses, own_addresses, read_addresses};
 use crate::config::names::Declared;
 use crate::config::primaries::{WAY, Way};
 use crate::config::regions::{Context, MERGE_KEYS, apex};
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
-use crate::merge::{AddressRules, RegionPlan};
+use crate::merge::RegionPlan;
 use crate::transfer::ZonePlan;
 use settings::read::{Reader, shorten};
 use settings::schema::{Table, key};
@@ -69,7 +69,7 @@ pub fn read_united(
     }
     let (mut plans, mut sources) = (Vec::<ZonePlan>::new(), HashMap::<IpAddr, Name>::new());
     for item in items {
-        let Some((plan, rules)) = read_member(reader, zone, item, &place, sections) else { continue };
+        let Some((plan, addresses)) = read_member(reader, zone, item, &place, sections) else { continue };
         let (id, at) = (id_of(&plan.zone), item.at);
         if plans.iter().any(|other| other.zone == plan.zone) {
             reader.error(at, format!("{place} has two members with the id \"{id}\"; give each its own"));
@@ -86,13 +86,15 @@ pub fn read_united(
                 reader.warn(at, message);
             }
         }
-        if !rules.is_empty() {
-            region.addresses.members.push((plan.zone.clone(), rules));
+        refuse_home_only(reader, &addresses);
+        if !addresses.rules.is_empty() {
+            region.addresses.members.push((plan.zone.clone(), addresses.rules));
         }
         plans.push(plan);
     }
     region.members = plans.iter().map(|plan| plan.zone.clone()).collect();
-    context.finish(reader, &fields, &mut region, &place, sections);
+    let addresses = context.finish(reader, &fields, &mut region, &place, sections);
+    refuse_home_only(reader, &addresses);
     region.is_united = true;
     Some((plans, region))
 }
@@ -104,7 +106,7 @@ fn read_member(
     node: &Node,
     place: &str,
     sections: &Sections<'_>,
-) -> Option<(ZonePlan, AddressRules)> {
+) -> Option<(ZonePlan, Addresses)> {
     let any = format!("a member of {place}");
     let mut way = Way::new(zone.clone(), zone.clone(), sections.transfer);
     let fields = UNITED_MEMBER.read(reader, node, &any, &mut way)?;
@@ -113,9 +115,18 @@ fn read_member(
     let own = name.as_ref().map_or(any, |name| format!("member \"{}\" of {place}", id_of(name)));
     // Its other keys are judged whether or not it has a name.
     way.plan.zone = name.clone().unwrap_or_else(|| zone.clone());
-    let rules = read_addresses(reader, &fields, &own);
+    let addresses = read_addresses(reader, &fields, &own);
     let plan = way.finish(reader, &fields, (&own, node.at), sections.keys);
-    name.and(plan).map(|plan| (plan, rules))
+    name.and(plan).map(|plan| (plan, addresses))
+}
+
+/// Refuses addresses for clients at home: a part of a zone is nobody's home.
+fn refuse_home_only(reader: &mut Reader<'_>, addresses: &Addresses) {
+    if !addresses.home_only.is_empty() {
+        let message =
+            "\"home_only\" is for aggregations, because no client is at home in a part of a zone; write \"exclude\"";
+        reader.error(addresses.home_only_at, message.to_string());
+    }
 }
 
 /// Reads the id of a member; gives the name that it is kept under.

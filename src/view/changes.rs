@@ -38,16 +38,27 @@ pub struct ReloadChanges {
     probe: Option<String>,
     /// The new log level.
     log_level: Option<String>,
-    /// Zones and regions whose answers have another part of large sets than before; those that came or went, too.
+    /// Zones and regions whose sets are answered in another way than before, by size or by client; those that came or went, too.
     answers_changed: Vec<Name>,
     /// Resolvers whose EDNS Client Subnet is believed, where they are others than before.
     client_subnet_from: Option<String>,
+    /// Whose clients are whose, where that has changed.
+    clients: Option<ClientChanges>,
     /// Certificates are read at every reload.
     certificate_read: bool,
     /// True if the log's format has changed, which takes effect only at the next start.
     log_format: bool,
     /// True if the state folder has changed, which takes effect only at the next start.
     state_folder: bool,
+}
+
+/// Changes of the table of clients.
+#[derive(Debug, PartialEq, serde::Serialize)]
+struct ClientChanges {
+    /// Zones with clients that they did not have before, or have no more.
+    homes: usize,
+    prefixes_before: usize,
+    prefixes: usize,
 }
 
 impl ReloadChanges {
@@ -65,6 +76,11 @@ impl ReloadChanges {
             client_subnet_from: (new.client_subnet_from != old.client_subnet_from).then(|| {
                 let resolvers: Vec<String> = new.client_subnet_from.iter().map(|prefix| prefix.to_string()).collect();
                 if resolvers.is_empty() { "nobody".to_owned() } else { resolvers.join(", ") }
+            }),
+            clients: (new.clients != old.clients).then(|| ClientChanges {
+                homes: old.clients.count_changed(&new.clients),
+                prefixes_before: old.clients.prefixes(),
+                prefixes: new.clients.prefixes(),
             }),
             access_changed: differing(&old.outgoing, &new.outgoing, false),
             secondaries_changed: differing(&old.targets, &new.targets, false),
@@ -95,8 +111,9 @@ impl ReloadChanges {
             ("no longer drained", self.undrained.join(", ")),
             ("drained", self.drained.join(", ")),
             ("transfers changed", names(&self.primaries_changed)),
-            ("answers from large sets changed", names(&self.answers_changed)),
+            ("answers changed", names(&self.answers_changed)),
             ("EDNS Client Subnet is now believed of", self.client_subnet_from.clone().unwrap_or_default()),
+            ("clients changed of", self.clients.as_ref().map(ClientChanges::describe).unwrap_or_default()),
             ("who may transfer changed", names(&self.access_changed)),
             ("secondaries changed", names(&self.secondaries_changed)),
             ("keys changed", names(&self.keys_changed)),
@@ -113,6 +130,14 @@ impl ReloadChanges {
         let told = lists.iter().filter(|(_, list)| !list.is_empty());
         let lines: String = told.map(|(what, list)| format!("{what} {list}").trim_end().to_owned() + "\n").collect();
         if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
+    }
+}
+
+impl ClientChanges {
+    /// The changes in words.
+    fn describe(&self) -> String {
+        let plural = if self.homes == 1 { "" } else { "s" };
+        format!("{} home{plural}, prefixes {} -> {}", self.homes, self.prefixes_before, self.prefixes)
     }
 }
 

@@ -17,16 +17,18 @@ const SEPARATOR: &str = "====\n";
 const SAID: &str = "=> ";
 
 /// Messages that no case meets, and why.
-const UNMET: [(&str, &str); 5] = [
+const UNMET: [(&str, &str); 7] = [
     ("{key} is missing in the schema of {}", "an assertion, for programmers"),
     ("text gives sound RDATA", "an assertion, for programmers"),
     ("a number that cannot be read", "the parser refuses it before"),
     ("{place} makes no zone ({error}); correct its records", "all that is known to make none is refused before"),
+    ("[clients] has {} zones; write {MAX_HOMES} at most", "takes 65,001 zones"),
+    ("is larger than any list of prefixes; write the path of a file with a prefix on each line", "takes 512 MiB"),
     ("{place} has more records of a name and type than an answer holds; remove some", "takes 64 KiB of records"),
 ];
 
 /// Files of sources that hold no messages to operators about their file: the kinds of values, the plan in both forms.
-const WITHOUT_MESSAGES: [&str; 3] = ["schema", "plan", "json"];
+const WITHOUT_MESSAGES: [&str; 4] = ["schema", "plan", "json", "steering_plan"];
 
 /// Errors or warnings of a configuration, each line marked.
 fn said(result: Result<Config, aggregator::config::ConfigErrors>) -> String {
@@ -80,6 +82,8 @@ const ZONE: &str = "[zones]\n\"a.example\" = \"192.0.2.1\"\n";
 const KEY: &str =
     "[keys.\"k.example\"]\nsecret_file = \"k.key\"\n[secondaries]\nallow_transfer = { key = \"k.example\" }\n";
 const TREE: &str = "[zones.\"t.example\"]\nzookeeper = \"192.0.2.1\"\n";
+const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
+const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
 
 #[test]
@@ -92,7 +96,11 @@ fn disk_text() -> String {
     let tls = "[server]\nlisten = \"127.0.0.1:0\"\ntls = { listen = \"127.0.0.1:0\", certificate = \"cert.pem\", key = \"key.pem\" }\n";
     let tree_tls = "tls = { ca = \"ca.pem\", certificate = \"cert.pem\", key = \"key.pem\" }\n";
     let large = "x".repeat(200 << 10);
-    let cases: [OnDisk; 17] = [
+    let junk = "nothing\n".repeat(12);
+    let wrong =
+        "10.0.0.0/8\n  10.0.0.1/8 # host\n::ffff:10.0.0.0/104\n10.0.0.0/8 10.1.0.0/16\n\"10.2.0.0/16\",\n10.3.0.0/33";
+    let twice = "10.1.0.0/16\n # \n 10.0.0.0/9\n10.1.0.0/16\n";
+    let cases: [OnDisk; 24] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("no files of TLS", &[], tls),
@@ -114,6 +122,13 @@ fn disk_text() -> String {
             tree_tls,
         ),
         ("a folder for a secret", &[], "digest = \".\"\n"),
+        ("no file of prefixes", &[], CLIENTS),
+        ("a folder for a file of prefixes", &[], FOLDER_OF_CLIENTS),
+        ("a file without prefixes", &[("a", "# none\n\n  \n", 0o644), ("b", "", 0o644)], CLIENTS),
+        ("prefixes that are none", &[("a", wrong, 0o644), ("b", &junk, 0o644)], CLIENTS),
+        ("prefixes that are no text", &[("a", "10.0.0.0/8 # \u{e9}\n", 0o644), ("b", "10.\u{ff}", 0o644)], CLIENTS),
+        ("prefixes of two zones", &[("a", "10.0.0.0/8\n10.0.0.0/9\n", 0o644), ("b", twice, 0o644)], CLIENTS),
+        ("prefixes", &[("a", "\u{feff}10.0.0.0/8 # all\r\n\t::/0", 0o644), ("b", "10.1.0.0/16", 0o644)], CLIENTS),
     ];
     let mut written = String::new();
     for (title, files, text) in cases {
@@ -121,26 +136,32 @@ fn disk_text() -> String {
         let home = folder.path().display().to_string();
         for (name, contents, mode) in files {
             let path = folder.path().join(name);
-            fs::write(&path, contents).unwrap();
+            fs::write(&path, latin(contents)).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).unwrap();
         }
         let path = folder.path().join("c.toml");
         let whole = match text {
             "" => None,
-            text if text.starts_with("[zones]") => Some(text.bytes().collect::<Vec<u8>>()),
-            text if text.starts_with('[') => Some(format!("{text}{ZONE}").into_bytes()),
-            text => Some(format!("{TREE}{text}").into_bytes()),
+            CLIENTS => Some(format!("{CLIENTS}{ZONE}\"b.example\" = \"192.0.2.2\"\n")),
+            text if text.starts_with("[zones]") => Some(text.to_owned()),
+            text if text.starts_with('[') => Some(format!("{text}{ZONE}")),
+            text => Some(format!("{TREE}{text}")),
         };
-        if let Some(mut whole) = whole {
-            // One octet instead of the two that stand for it in UTF-8.
-            if let Some(at) = whole.windows(2).position(|pair| pair == [0xc3, 0xbf]) {
-                whole.splice(at..at + 2, [0xff]);
-            }
-            fs::write(&path, whole).unwrap();
+        if let Some(whole) = whole {
+            fs::write(&path, latin(&whole)).unwrap();
         }
         written.push_str(&format!("==== {title}\n{}", said(Config::load(&path)).replace(&home, "HOME")));
     }
     written
+}
+
+/// A text with one octet instead of the two that stand for it in UTF-8.
+fn latin(text: &str) -> Vec<u8> {
+    let mut octets = text.as_bytes().to_vec();
+    if let Some(at) = octets.windows(2).position(|pair| pair == [0xc3, 0xbf]) {
+        octets.splice(at..at + 2, [0xff]);
+    }
+    octets
 }
 
 //--- That nothing is left out ---

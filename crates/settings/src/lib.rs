@@ -19,16 +19,19 @@ pub use error::{ConfigError, ConfigErrors};
 use error::Source;
 use std::fs;
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 /// Reads the text of a file, whatever it says.
 pub fn read_text(path: &Path) -> Result<String, ConfigErrors> {
     let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
     let bytes = fs::read(path)
         .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-        let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
-        ConfigErrors(vec![Source::new(path, &text).error(valid, message)])
-    })
+    String::from_utf8(bytes).map_err(|error| ConfigErrors(vec![not_utf8(path, error)]))
+}
+
+/// The error of a file that is no text.
+pub fn not_utf8(path: &Path, error: FromUtf8Error) -> ConfigError {
+    let valid = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+    Source::new(path, &text).error(valid, "octet that is not UTF-8; save the file as UTF-8".to_string())
 }

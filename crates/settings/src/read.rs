@@ -23,18 +23,25 @@ use wire::name::Name;
 pub struct Reader<'t> {
     pub source: Source<'t>,
     errors: Vec<ConfigError>,
+    /// Errors of files that the file names.
+    elsewhere: Vec<ConfigError>,
     warnings: Vec<(usize, String)>,
 }
 
 impl<'t> Reader<'t> {
     /// Begins with the errors of the parser.
     pub fn new(source: Source<'t>, errors: Vec<ConfigError>) -> Reader<'t> {
-        Reader { source, errors, warnings: Vec::new() }
+        Reader { source, errors, elsewhere: Vec::new(), warnings: Vec::new() }
     }
 
     /// Notes an error.
     pub fn error(&mut self, at: usize, message: String) {
         self.errors.push(self.source.error(at, message));
+    }
+
+    /// Notes an error of another file, which is told behind those of this one.
+    pub fn error_elsewhere(&mut self, error: ConfigError) {
+        self.elsewhere.push(error);
     }
 
     /// Notes an error, for which there is no value.
@@ -50,8 +57,10 @@ impl<'t> Reader<'t> {
 
     /// The warnings in file order with their positions, when there are no errors.
     pub fn finish(mut self) -> Result<Vec<String>, ConfigErrors> {
-        if !self.errors.is_empty() {
-            return Err(ConfigErrors::new(self.errors));
+        if !self.errors.is_empty() || !self.elsewhere.is_empty() {
+            let mut errors = ConfigErrors::new(self.errors);
+            errors.0.append(&mut self.elsewhere);
+            return Err(errors);
         }
         self.warnings.sort_by_key(|(at, _)| *at);
         Ok(self.warnings.iter().map(|(at, text)| format!("{}: {text}", self.source.position(*at))).collect())
