@@ -1,8 +1,9 @@
-//! The verbs `drain` and `undrain`, which take a member, or names of it, out of its regions and back.
+//! The verbs `drain` and `undrain`, which take a member, or names of it, out of its regions and back, or keep a share of
+//! the clients from it.
 //!
 //! An order is previewed first, from what is published at that moment: the regions are merged once more without what is
-//! to go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that
-//! two of them cannot take the last two members of a region.
+//! to go. An order that would leave a region empty is refused unless it is forced; one for a share never does. Orders wait
+//! for each other, so that two of them cannot take the last two members of a region.
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 
@@ -10,7 +11,9 @@ use super::ways::{Ways, warn_of_loss};
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::{DrainOrder, Reply, TargetText};
 use crate::keeper::{self, Command, MemberStatus, RegionSnapshot, Snapshot};
-use crate::merge::{self, Drain, DrainTarget, Filtered, Intake, Members, Preview, RegionPlan, Scope, TracedMember};
+use crate::merge::{
+    self, Drain, DrainTarget, Filtered, Intake, Members, Preview, RegionPlan, Scope, SharePreview, TracedMember,
+};
 use crate::metrics::unix_seconds;
 use crate::view::handle::{in_thread, read_zone};
 use crate::zone::Zone;
@@ -30,6 +33,8 @@ const LISTED_NAMES: usize = 20;
 struct DrainReport {
     #[serde(flatten)]
     target: DrainTarget,
+    /// Percent of the clients that it concerns; none for a drain that takes the records out of the set.
+    share_percent: Option<u8>,
     /// Unix time.
     until: Option<i64>,
     reason: Option<String>,
@@ -53,6 +58,21 @@ struct RegionReport {
     /// First of those names, in order.
     without_address: Vec<Name>,
     emptied: bool,
+    /// Effect of a share, which changes nothing of all that.
+    share: Option<ShareReport>,
+}
+
+/// Effect of a drain of a share on one region.
+#[derive(Serialize)]
+struct ShareReport {
+    /// Number of names with another member to go to.
+    names_elsewhere: usize,
+    /// Number of names that no other member gives.
+    names_alone: usize,
+    /// First of those names, in order.
+    alone: Vec<Name>,
+    /// True if the region has secondaries, which the share does not reach.
+    secondaries: bool,
 }
 
 impl RegionReport {
@@ -66,12 +86,35 @@ impl RegionReport {
             names_without_address: preview.without_address.len(),
             without_address: preview.without_address.into_iter().take(LISTED_NAMES).collect(),
             emptied: preview.is_emptied,
+            share: None,
+        }
+    }
+
+    /// Cuts what a preview of a share lists.
+    fn of_share(region: &RegionSnapshot, preview: SharePreview, secondaries: bool) -> RegionReport {
+        let share = ShareReport {
+            names_elsewhere: preview.elsewhere,
+            names_alone: preview.alone.len(),
+            alone: preview.alone.into_iter().take(LISTED_NAMES).collect(),
+            secondaries,
+        };
+        RegionReport { share: Some(share), ..RegionReport::new(region, Preview::default()) }
+    }
+
+    /// Returns true if no name that is served now is meant.
+    fn is_idle(&self) -> bool {
+        match &self.share {
+            Some(share) => share.names_elsewhere == 0 && share.names_alone == 0,
+            None => self.changed_names == 0,
         }
     }
 
     /// Describes the effect in words.
     fn describe(&self, text: &mut String) {
-        let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
+        let RegionReport { region, changed_names, fewer_records, names_without_address, share, .. } = self;
+        if let Some(share) = share {
+            return share.describe(region, text);
+        }
         let names = if *changed_names == 1 { "name changes" } else { "names change" };
         let records = if *fewer_records == 1 { "record" } else { "records" };
         _ = writeln!(text, "  {region} {changed_names} {names}, {fewer_records} {records} fewer");
@@ -79,28 +122,56 @@ impl RegionReport {
             _ = writeln!(text, "    it is pinned: this shows when it is released");
         }
         _ = writeln!(text, "    names that lose their last address: {names_without_address}");
-        self.without_address.iter().for_each(|name| _ = writeln!(text, "      {name}"));
-        if let more @ 1.. = names_without_address - self.without_address.len() {
-            _ = writeln!(text, "      and {more} more");
+        write_names(text, &self.without_address, *names_without_address);
+    }
+}
+
+impl ShareReport {
+    /// Describes the effect in words.
+    fn describe(&self, region: &Name, text: &mut String) {
+        let ShareReport { names_elsewhere, names_alone, alone, secondaries } = self;
+        let names = if *names_elsewhere == 1 { "name" } else { "names" };
+        _ = writeln!(text, "  {region} {names_elsewhere} {names} with another member to go to");
+        _ = writeln!(text, "    names that only this member gives, which it goes on answering: {names_alone}");
+        write_names(text, alone, *names_alone);
+        if *secondaries {
+            text.push_str("    secondaries of the region answer with whole sets: the share does not reach them\n");
         }
     }
 }
 
-/// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
-/// keeper.
-pub async fn drain(ways: Ways, order: DrainOrder, _turn: OwnedMutexGuard<()>) -> Result<Reply, String> {
+/// Writes the first of some names, and how many there are beside them.
+fn write_names(text: &mut String, listed: &[Name], all: usize) {
+    listed.iter().for_each(|name| _ = writeln!(text, "      {name}"));
+    if let more @ 1.. = all - listed.len() {
+        _ = writeln!(text, "      and {more} more");
+    }
+}
+
+/// Takes a member, or names of it, out of regions, or keeps a share of the clients from it, or tells what that would do:
+/// previews an order and gives it to the keeper.
+pub async fn drain(
+    ways: Ways,
+    order: DrainOrder,
+    share: Option<u8>,
+    _turn: OwnedMutexGuard<()>,
+) -> Result<Reply, String> {
+    if share.is_some_and(|percent| !(1..100).contains(&percent)) {
+        return Err("a share is 1 to 99 percent of the clients".to_owned());
+    }
     let view = ways.keeper.look(!order.preview).await;
     let now = SystemTime::now();
     let target = resolve(&order.target, &view)?;
     let lasts = order.milliseconds.map(Duration::from_millis);
     let until = lasts.map(|lasts| now + lasts);
-    let drain = Drain { target, since: now, until, reason: order.reason, configured: false };
+    let drain = Drain { target, share, since: now, until, reason: order.reason, configured: false };
     let replaced = view.drains.iter().find(|other| !other.configured && other.target == drain.target);
     let replaced = replaced.map(describe_drain);
-    let meant = drain.clone();
-    let regions = in_thread(move || Ok(preview_regions(&view, &meant))).await?;
+    let (meant, config) = (drain.clone(), ways.view.config.load_full());
+    let regions = in_thread(move || Ok(preview_regions(&view, &config, &meant))).await?;
     let mut report = DrainReport {
         target: drain.target.clone(),
+        share_percent: drain.share,
         until: drain.until.map(unix_seconds),
         reason: drain.reason.clone(),
         regions,
@@ -110,7 +181,7 @@ pub async fn drain(ways: Ways, order: DrainOrder, _turn: OwnedMutexGuard<()>) ->
     let mut text = format!("{}\n", describe_drain(&drain));
     if let Some(replaced) = replaced {
         _ = writeln!(text, "replaces: {replaced}");
-    } else if drain.target.names.is_some() && report.regions.iter().all(|region| region.changed_names == 0) {
+    } else if drain.target.names.is_some() && report.regions.iter().all(RegionReport::is_idle) {
         _ = writeln!(text, "no name that is served now matches");
     }
     report.regions.iter().for_each(|region| region.describe(&mut text));
@@ -160,12 +231,20 @@ pub async fn undrain(ways: Ways, target: TargetText, _turn: OwnedMutexGuard<()>)
 //--- Preview ---
 
 /// Computes the effect of a drain on each region that it concerns.
-fn preview_regions(view: &Snapshot, drain: &Drain) -> Vec<RegionReport> {
+fn preview_regions(view: &Snapshot, config: &Config, drain: &Drain) -> Vec<RegionReport> {
     let concerned =
         |region: &&RegionSnapshot| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
     let mut regions: Vec<&RegionSnapshot> = view.regions.values().filter(concerned).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
-    regions.into_iter().map(|region| RegionReport::new(region, preview(region, drain))).collect()
+    let report = |region: &RegionSnapshot| {
+        if drain.is_whole() {
+            return RegionReport::new(region, preview(region, drain));
+        }
+        let taken: Box<Members> = region.members.iter().map(|traced| traced.taken.clone()).collect();
+        let preview = merge::preview_share(drain, &region.plan, region.served.as_ref(), &taken);
+        RegionReport::of_share(region, preview, config.has_secondaries(&region.plan.origin))
+    };
+    regions.into_iter().map(report).collect()
 }
 
 /// Computes the effect of a drain on a region.
@@ -197,7 +276,8 @@ pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Res
     let view = keeper.look(true).await;
     let now = SystemTime::now();
     let ordered = view.drains.iter().filter(|drain| !drain.configured);
-    let drains: Vec<Drain> = config.drains.iter().chain(ordered).filter(|drain| !drain.is_over(now)).cloned().collect();
+    let drains = config.drains.iter().chain(ordered);
+    let drains: Vec<Drain> = drains.filter(|drain| drain.is_whole() && !drain.is_over(now)).cloned().collect();
     let regions = config.regions.clone();
     let look = move || {
         let emptied = regions.iter().filter(|plan| is_emptied(&view, plan, &drains));
