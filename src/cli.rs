@@ -343,6 +343,7 @@ fn show_reply(request: &Request, mut reply: Reply, json: bool) -> Outcome {
         Request::Diff { .. }
         | Request::History { .. }
         | Request::Drain(_)
+        | Request::DrainShare { .. }
         | Request::Rollback(_)
         | Request::Release { .. } => Some(Look::Difference),
         _ => None,

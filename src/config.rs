@@ -43,7 +43,7 @@ mod trees;
 mod united;
 mod zones;
 
-pub use drains::parse_pattern;
+pub use drains::{parse_pattern, parse_share};
 pub use plan::{describe_drain, describe_pattern};
 pub use server::default_socket;
 pub use settings::error::{ConfigError, ConfigErrors};
@@ -210,6 +210,11 @@ impl Config {
         zones.chain(self.trees.iter().flat_map(TreePlan::all_zones)).chain(own)
     }
 
+    /// Returns true if a zone has secondaries: servers that may transfer it, or are told of its changes.
+    pub fn has_secondaries(&self, zone: &Name) -> bool {
+        secondaries::has_secondaries(&self.outgoing, &self.targets, zone)
+    }
+
     /// The plan as people read it.
     pub fn plan_text(&self) -> String {
         let mut text = String::new();
@@ -253,7 +258,6 @@ impl Config {
         sections.homes = homes.named;
         let (own, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &united_at, &mut sections);
         regions.extend(own);
-        let drains = drains::read_drains(&mut reader, &root, &regions);
         let transferred = zones.iter().filter(|plan| !plan.is_member()).map(|plan| plan.zone.clone());
         let from_trees = trees.iter().map(|plan| plan.zone().clone());
         let probed = transferred.chain(from_trees).chain(services.iter().map(|plan| plan.zone.clone())).collect();
@@ -261,6 +265,8 @@ impl Config {
         let mut secondaries = sections.secondaries;
         let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
         let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
+        let has_secondaries = |region: &Name| secondaries::has_secondaries(&outgoing, &targets, region);
+        let drains = drains::read_drains(&mut reader, &root, &regions, has_secondaries);
         if server.client_subnet_from.is_empty() {
             answers.expect_subnets(&mut reader);
         }

@@ -112,6 +112,13 @@ pub enum Request {
     Leads,
     /// Take a member, or names of it, out of regions, or tell what that would do.
     Drain(DrainOrder),
+    /// Keep some percent of the clients from a member, or names of it. A verb of its own: a server that does not know
+    /// it must not take the order for a whole drain.
+    DrainShare {
+        percent: u8,
+        #[serde(flatten)]
+        order: DrainOrder,
+    },
     /// End drains that were ordered.
     Undrain(TargetText),
     /// Announce all zones, or one, to their secondaries now.
@@ -456,6 +463,7 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Lookup { .. }
         | Request::Leads
         | Request::Drain(_)
+        | Request::DrainShare { .. }
         | Request::Undrain(_)
         | Request::Notify { .. }
         | Request::Stop => Duration::from_secs(60),

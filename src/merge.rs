@@ -43,7 +43,7 @@ pub use filter::{AddressPlan, AddressRule, AddressRules, Filtered};
 pub use intake::{Held, Intake, Touched, TracedMember};
 pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
-pub use preview::{Preview, preview};
+pub use preview::{Preview, SharePreview, preview, preview_share};
 pub use private::{Alike, AlikeNames};
 pub use reasons::{Conflict, ConflictKind, LeftOut, NewConflicts, Place};
 pub use sink::{Contribution, Trace};

@@ -149,8 +149,10 @@ families! {
     region_serial_drift: IntGaugeVec::new("region_serial_drift", &["region"]);
     /// Members of the region by state.
     region_members: IntGaugeVec::new("region_members", &["region", "state"]);
-    /// When the oldest drain of the member in the region began; no series without one.
+    /// When the oldest drain of the member in the region began; no series without one, or for shares of clients.
     region_drained: IntGaugeVec::new("region_drained_since_timestamp_seconds", &["region", "member"]);
+    /// When the oldest drain of a share of the clients of the member in the region began; no series without one.
+    region_shared: IntGaugeVec::new("region_share_drained_since_timestamp_seconds", &["region", "member"]);
     /// When the region was pinned to the contents of an earlier version; no series where it is not.
     region_pinned: IntGaugeVec::new("region_pinned_since_timestamp_seconds", &["region"]);
     /// Addresses that members have withdrawn and that services of the region keep for a while.

@@ -1,5 +1,5 @@
-//! `drain` and `undrain` as operators use them: preview, refusal, what clients and secondaries see, restarts and
-//! `--for`.
+//! `drain` and `undrain` as operators use them: preview, refusal, what clients and secondaries see, restarts, `--for`
+//! and `--share`.
 
 mod harness;
 
@@ -291,4 +291,91 @@ async fn replicas_of_one_configuration_drain_alike() {
     assert_eq!(first, second, "serial and contents");
     let left = first.0.unwrap().len();
     assert!(left > 3 && left < before, "{left} of {before}");
+}
+
+/// What clients get of a share is another matter: nothing that secondaries see moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_share_leaves_region_and_serial_as_they_are() {
+    let mut scene = Scene::new().await;
+    let region = Dname::parse(REGION);
+    let transfer = |scene: &Scene| (scene.daemon.dump(&region).unwrap(), scene.serial());
+    let (before, first) = (transfer(&scene), ["--share", "30%", "--reason", "warming up", "--for", "2h"]);
+    let preview = text(scene.daemon.verb(&[&["drain", "us-west-1", "--dry-run"], &first[..]].concat()));
+    assert!(preview.contains(" names with another member to go to\n"), "{preview}");
+    assert!(preview.contains(" names that only this member gives, which it goes on answering: "), "{preview}");
+    assert!(!preview.contains("secondaries"), "nobody may transfer: {preview}");
+    let ordered = text(scene.daemon.verb(&[&["drain", "us-west-1", "--yes"], &first[..]].concat()));
+    assert!(ordered.contains("\ndrained for 2h; \"aggregator undrain\" ends it\n"), "{ordered}");
+    // Even the last one: no client is left without an answer.
+    text(scene.daemon.verb(&["drain", "us-west-2", "--share", "99%", "--yes"]));
+    let seen = |scene: &Scene, percent: u64| {
+        assert_eq!(transfer(scene), before);
+        assert_eq!((scene.member(0), scene.member(1)), ("ok".to_owned(), "ok".to_owned()));
+        let status = text(scene.daemon.verb(&["status"]));
+        assert!(status.contains("region, 2 of 2 members, 2 drained for a share of clients"), "{status}");
+        let line =
+            format!("drained: us-west-1.cns.example.com. all names for {percent}% of clients from {REGION}. for ");
+        assert!(status.contains(&line) && status.contains(", by order: warming up\n"), "{status}");
+        let drains = &scene.status()["drains"];
+        assert_eq!(
+            (&drains[0]["share_percent"], &drains[1]["share_percent"]),
+            (&percent.into(), &99.into()),
+            "{drains}"
+        );
+        let since = "aggregator_region_share_drained_since_timestamp_seconds{member=\"us-west-1.cns.example.com.\"";
+        let metrics = scene.daemon.metrics();
+        assert!(metrics.contains(since) && !metrics.contains("aggregator_region_drained_since"), "{metrics}");
+        let name = format!("web.svc.{}.{REGION}", scene.account());
+        let lookup = text(scene.daemon.verb(&["lookup", &name, "A"]));
+        let told = format!("      drained: us-west-1.cns.example.com. all names for {percent}% of clients from ");
+        assert!(lookup.contains(&told) && !lookup.contains("not in the region"), "{lookup}");
+        drains[0]["since"].clone()
+    };
+    let since = seen(&scene, 30);
+    scene.daemon.kill_and_restart(|| ());
+    assert_eq!(seen(&scene, 30), since);
+    // The order of drains is that of the orders; this one is the last then.
+    let larger = text(scene.daemon.verb(&["drain", "us-west-1", "--share", "40%", "--yes", "--reason", "warming up"]));
+    assert!(larger.contains("replaces: us-west-1.cns.example.com. all names for 30% of clients"), "{larger}");
+    text(scene.daemon.verb(&["undrain", "us-west-2"]));
+    text(scene.daemon.verb(&["drain", "us-west-2", "--share", "99%", "--yes"]));
+    assert_eq!(seen(&scene, 40), since);
+    let undrained = text(scene.daemon.verb(&["undrain", "us-west-1"]));
+    assert!(undrained.starts_with("ended: us-west-1.cns.example.com. all names for 40% of clients"), "{undrained}");
+    assert_eq!(transfer(&scene), before);
+    // All clients are a whole drain, in place of the share.
+    let whole = text(scene.daemon.verb(&["drain", "us-west-2", "--share", "100%", "--yes"]));
+    assert!(whole.contains("replaces: us-west-2.cns.example.com. all names for 99% of clients"), "{whole}");
+    assert_eq!((scene.member(1), scene.serial()), ("drained".to_owned(), before.1 + 1));
+    assert_eq!(scene.daemon.verb(&["drain", "us-west-1", "--share", "0%", "--yes"]).code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configuration_drains_a_share_on_reload() {
+    let scene = Scene::new().await;
+    let (all, serial) = (scene.count(REGION), scene.serial());
+    text(scene.daemon.verb(&["drain", ZONES[1], "--yes", "--name", "nothing.*"]));
+    let drain = |share: &str| format!("[[drains]]\nmember = \"{}\"\nshare = \"{share}\"\n", ZONES[0]);
+    let secondaries = "[secondaries]\nallow_transfer = [\"127.0.0.1\"]\n";
+    let plan = format!("{}{secondaries}", scene.plan);
+    scene.daemon.write_settings(&settings(&format!("{plan}{}", drain("30%"))));
+    let reloaded = text(scene.daemon.verb(&["reload"]));
+    let begins =
+        "drained us-west-1.cns.example.com. all names for 30% of clients from all its regions until undrained\n";
+    assert!(reloaded.contains(begins), "{reloaded}");
+    assert_eq!((scene.count(REGION), scene.serial()), (all, serial));
+    let check = text(scene.daemon.verb(&["check"]));
+    assert!(
+        check.contains(": the share does not reach secondaries of us-west.cns.example.com, which answer"),
+        "{check}"
+    );
+    let preview = text(scene.daemon.verb(&["drain", ZONES[1], "--share", "1%", "--dry-run"]));
+    assert!(preview.contains("    secondaries of the region answer with whole sets: "), "{preview}");
+    let undrain = scene.daemon.verb(&["undrain", "us-west-1"]);
+    assert!(undrain.code == 1 && undrain.stderr.contains("for 30% of clients"), "{undrain:?}");
+    scene.daemon.write_settings(&settings(&plan));
+    assert!(
+        text(scene.daemon.verb(&["reload"])).contains("no longer drained us-west-1.cns.example.com. all names for 30%")
+    );
+    assert_eq!((scene.count(REGION), scene.serial()), (all, serial));
 }

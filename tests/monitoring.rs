@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
-use world::{PATIENCE, Plan, REGION, World};
+use world::{PATIENCE, Plan, REGION, World, ZONES};
 
 //--- The files ---
 
@@ -181,6 +181,7 @@ fn every_panel_shows_what_a_real_scrape_has() {
         world.replicas.iter().all(has_region).then_some(())
     });
     world.drain_and_pin();
+    world.order(1, &["drain", ZONES[1], "--share", "30%", "--yes"]);
     let mut serial = 1101..;
     let mut be_busy = || world.be_busy(serial.next().expect("serials"));
     let [rules] = &read_yaml("deploy/prometheus/rules.yml")[..] else { panic!("one document") };

@@ -176,10 +176,12 @@ fn find_large_sets(config: &Config) -> Vec<String> {
         for Sized { zone, sizes } in told {
             // What the file does not have will not be served with it.
             let Ok(name) = Name::parse(&zone) else { continue };
-            let Some(outgoing) = config.outgoing.get(&name) else { continue };
+            if !config.outgoing.contains_key(&name) {
+                continue;
+            }
             let region = config.regions.iter().find(|region| region.origin == name);
             let sizes = sizes.under(config.answers.get(&name), region.and_then(|region| region.max_set));
-            let has_secondaries = !outgoing.access.rules.is_empty() || config.targets.contains_key(&name);
+            let has_secondaries = config.has_secondaries(&name);
             let told = sizes.beyond_datagrams().consequences(Audience { is_region, has_secondaries });
             let most = sizes.most_records;
             warnings.extend(told.iter().map(|told| format!("{zone}, whose largest set has {most} records: {told}")));

@@ -29,6 +29,9 @@ pub struct DrainOptions {
     /// End by itself after a time such as 2h
     #[arg(long = "for", value_name = "DURATION", value_parser = read_lasting)]
     lasts: Option<Duration>,
+    /// Only keep a share of the clients away, such as 30%; the records stay for the others
+    #[arg(long, value_name = "PERCENT", value_parser = read_share)]
+    share: Option<Share>,
     /// Reason, shown by status, log and lookup
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -46,16 +49,29 @@ fn read_lasting(text: &str) -> Result<Duration, String> {
     if lasts.is_zero() || lasts > most { Err("write a time above zero, at most ten years".into()) } else { Ok(lasts) }
 }
 
+/// A share in percent; none for all clients.
+#[derive(Clone, Copy, Debug)]
+struct Share(Option<u8>);
+
+/// Reads a share.
+fn read_share(text: &str) -> Result<Share, &'static str> {
+    crate::config::parse_share(text).map(Share)
+}
+
 impl DrainOptions {
     /// The order, or the question what it would do.
     fn request(&self, preview: bool) -> Request {
-        Request::Drain(DrainOrder {
+        let order = DrainOrder {
             target: self.target.clone().text(),
             milliseconds: self.lasts.map(|lasts| u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)),
             reason: self.reason.clone(),
             force: self.force,
             preview,
-        })
+        };
+        match self.share {
+            Some(Share(Some(percent))) => Request::DrainShare { percent, order },
+            _ => Request::Drain(order),
+        }
     }
 }
 

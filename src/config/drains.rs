@@ -1,4 +1,5 @@
-//! The sections `[[drains]]`: members, or names of them, that regions go without for a while.
+//! The sections `[[drains]]`: members, or names of them, that regions, or a share of their clients, go without for a
+//! while.
 //!
 //! Invariants: a drain names a member of a region of this file; no two have the same target; no region is drained of
 //! all its members, which is surely a mistake.
@@ -19,18 +20,30 @@ use wire::name::Name;
 /// `[[drains]]`
 pub static DRAIN: Table<()> = Table {
     path: "[[drains]]",
-    help: "A member, or names of it, that regions go without",
+    help: "A member, or names of it, that regions, or a share of their clients, go without",
     keys: &[&[
         key("member", "", "the member zone").bound("zone name"),
         key("region", "", "the region that goes without it; default: all that have it").bound("zone name"),
         key("names", "", "the owner names that go, relative to the member; default: all").bound("owner pattern"),
+        key(
+            "share",
+            r#""100%""#,
+            "the part of the clients that gets none of its records; below 100% they stay for others",
+        )
+        .bound("percentage"),
         key("until", "", "when it ends by itself, such as 2026-11-21T06:00:00Z; default: never").bound("date and time"),
         key("reason", "", "why, for those who see it in status, log and lookup").bound("text"),
     ]],
 };
 
-/// Reads `[[drains]]` in file order; when each began is not in the file.
-pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[RegionPlan]) -> Vec<Drain> {
+/// Reads `[[drains]]` in file order; when each began is not in the file. `has_secondaries` tells of a region if a share
+/// does not reach all who answer with it.
+pub fn read_drains(
+    reader: &mut Reader<'_>,
+    root: &Fields<'_>,
+    regions: &[RegionPlan],
+    has_secondaries: impl Fn(&Name) -> bool,
+) -> Vec<Drain> {
     let wanted = "tables such as [[drains]] with member = \"us-west-1.cns.example.com\"";
     let read = |reader: &mut Reader<'_>, _: &str, node: &Node| read_drain(reader, node, regions);
     let mut drains: Vec<Drain> = Vec::new();
@@ -41,7 +54,7 @@ pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[Region
         }
         let now = SystemTime::now();
         let emptied = |region: &&RegionPlan| {
-            let takes_all = |drain: &&Drain| drain.target.names.is_none() && !drain.is_over(now);
+            let takes_all = |drain: &&Drain| drain.is_whole() && drain.target.names.is_none() && !drain.is_over(now);
             let is_drained = |member: &Name| {
                 let mut all = drains.iter().chain([&drain]).filter(takes_all);
                 all.any(|other| other.concerns(member, &region.origin))
@@ -51,6 +64,15 @@ pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[Region
         if let Some(region) = regions.iter().find(emptied) {
             let region = shorten_name(&region.origin);
             reader.error(at, format!("with this drain aggregation \"{region}\" has no member left; remove one"));
+        }
+        let is_copied = |region: &&RegionPlan| {
+            region.members.iter().any(|member| drain.concerns(member, &region.origin))
+                && has_secondaries(&region.origin)
+        };
+        let copied: Vec<String> = regions.iter().filter(is_copied).map(|plan| shorten_name(&plan.origin)).collect();
+        if !drain.is_whole() && !drain.is_over(now) && !copied.is_empty() {
+            let regions = copied.join(" and ");
+            reader.warn(at, format!("the share does not reach secondaries of {regions}, which answer with whole sets"));
         }
         drains.push(drain);
     }
@@ -85,12 +107,13 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
     });
     let origin = member.as_ref().and_then(|member| regions.iter().find_map(|plan| plan.origin_named(member)));
     let names = optional(reader, &fields, "names", |r, key, node| read_pattern(r, key, node, origin));
+    let share = optional(reader, &fields, "share", read_share);
     let until = optional(reader, &fields, "until", read_until);
     let text = |r: &mut Reader<'_>, key: &str, node: &Node| Some(r.text(key, node, "a text in quotes")?.to_string());
     let reason = optional(reader, &fields, "reason", text);
     let target = DrainTarget { member: member?, region: region?, names: names? };
-    let (until, reason) = (until?, reason?);
-    Some((Drain { target, since: UNIX_EPOCH, until, reason, configured: true }, node.at))
+    let (share, until, reason) = (share?.flatten(), until?, reason?);
+    Some((Drain { target, share, since: UNIX_EPOCH, until, reason, configured: true }, node.at))
 }
 
 /// The value of a key that need not be there; none where it is there and wrong.
@@ -156,6 +179,23 @@ pub fn parse_pattern(text: &str, origin: Option<&Name>) -> Result<NamePattern, S
         return Err(format!("\"{shown}\" is a full name, patterns are relative to the zone; {advice}"));
     }
     Ok(pattern)
+}
+
+/// Reads the share of a drain.
+fn read_share(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<u8>> {
+    let text = reader.text(key, node, "a percentage in quotes, such as \"30%\"")?;
+    let fault = |problem| format!("\"{key}\" cannot be \"{}\"; {problem}", shorten(text));
+    parse_share(text).map_err(|problem| reader.error(node.at, fault(problem))).ok()
+}
+
+/// Reads a share of the clients; none for all of them, which make a whole drain.
+pub fn parse_share(text: &str) -> Result<Option<u8>, &'static str> {
+    let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(100) => Ok(None),
+        Some(percent @ 1..100) => Ok(Some(percent)),
+        _ => Err("write a percentage from 1% to 100%"),
+    }
 }
 
 /// Reads when a drain ends.

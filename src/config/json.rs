@@ -226,6 +226,7 @@ fn describe_drain(drain: &Drain) -> Value {
         "member": drain.target.member,
         "region": drain.target.region,
         "names": drain.target.names,
+        "share_percent": drain.share,
         "until": drain.until.map(format_timestamp),
         "reason": drain.reason,
     })

@@ -356,14 +356,15 @@ fn describe_addresses(AddressPlan { all, members }: &AddressPlan) -> Vec<String>
     every.chain(own).map(describe).collect()
 }
 
-/// Describes a drain: the member, the region, the names, the end and the reason.
+/// Describes a drain: the member, the region, the names, the share, the end and the reason.
 pub fn describe_drain(drain: &Drain) -> String {
-    let Drain { target, until, reason, .. } = drain;
+    let Drain { target, share, until, reason, .. } = drain;
     let names = target.names.as_ref().map_or("all names".to_string(), |names| format!("\"{names}\""));
     let from = target.region.as_ref().map_or("all its regions".to_string(), Name::to_string);
     let until = until.map_or("until undrained".to_string(), |until| format!("until {}", format_timestamp(until)));
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{} {names} from {from} {until}{}", target.member, on_one_line(reason))
+    let clients = share.map(|percent| format!(" for {percent}% of clients")).unwrap_or_default();
+    format!("{} {names}{clients} from {from} {until}{}", target.member, on_one_line(reason))
 }
 
 /// A pattern as it is written in the file.

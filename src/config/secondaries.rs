@@ -93,6 +93,12 @@ fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// Returns true if a zone has secondaries: servers that may transfer it, or are told of its changes.
+pub fn has_secondaries(outgoing: &HashMap<Name, Outgoing>, targets: &Targets, zone: &Name) -> bool {
+    outgoing.get(zone).is_some_and(|outgoing| !outgoing.access.rules.is_empty())
+        || targets.get(zone).is_some_and(|targets| !targets.is_empty())
+}
+
 impl Default for HistoryLimits {
     fn default() -> HistoryLimits {
         let mut limits = HistoryLimits { versions: 0, bytes: 0, total: 0 };

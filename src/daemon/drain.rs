@@ -1,35 +1,36 @@
-//! The verbs `drain` and `undrain`, which take a member, or names of it, out of its regions and back.
+//! The verbs `drain` and `undrain`, which take a member, or names of it, out of its regions and back, or keep a share of
+//! the clients from it.
 //!
 //! An order is previewed first, from what is published at that moment: the regions are merged once more without what is
-//! to go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that
-//! two of them cannot take the last two members of a region.
+//! to go. An order that would leave a region empty is refused unless it is forced; one for a share never does. Orders wait
+//! for each other, so that two of them cannot take the last two members of a region.
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
+
+mod preview;
 
 use super::ways::{Ways, warn_of_loss};
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::{DrainOrder, Reply, TargetText};
-use crate::keeper::{self, Command, MemberStatus, RegionSnapshot, Snapshot};
-use crate::merge::{self, Drain, DrainTarget, Filtered, Intake, Members, Preview, RegionPlan, Scope, TracedMember};
+use crate::keeper::{self, Command, MemberStatus, Snapshot};
+use crate::merge::{self, Drain, DrainTarget, Filtered, Members, RegionPlan, Scope, TracedMember};
 use crate::metrics::unix_seconds;
 use crate::view::handle::{in_thread, read_zone};
-use crate::zone::Zone;
+use preview::{RegionReport, preview_regions, reduce};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::OwnedMutexGuard;
 use wire::name::{self, Name};
-
-/// Largest number of names that a preview lists for one region; the total is always given.
-const LISTED_NAMES: usize = 20;
 
 /// Effect of a drain, as `--json` prints it.
 #[derive(Serialize)]
 struct DrainReport {
     #[serde(flatten)]
     target: DrainTarget,
+    /// Percent of the clients that it concerns; none for a drain that takes the records out of the set.
+    share_percent: Option<u8>,
     /// Unix time.
     until: Option<i64>,
     reason: Option<String>,
@@ -40,67 +41,30 @@ struct DrainReport {
     persistent: Option<bool>,
 }
 
-/// Effect of a drain on one region.
-#[derive(Serialize)]
-struct RegionReport {
-    region: Name,
-    changed_names: usize,
-    fewer_records: u64,
-    /// True if the region is pinned: clients see the effect only after its release.
-    pinned: bool,
-    /// Number of names that would lose their last address.
-    names_without_address: usize,
-    /// First of those names, in order.
-    without_address: Vec<Name>,
-    emptied: bool,
-}
-
-impl RegionReport {
-    /// Cuts what a preview lists.
-    fn new(region: &RegionSnapshot, preview: Preview) -> RegionReport {
-        RegionReport {
-            region: region.plan.origin.clone(),
-            pinned: region.pin.is_some(),
-            changed_names: preview.changed,
-            fewer_records: preview.fewer_records,
-            names_without_address: preview.without_address.len(),
-            without_address: preview.without_address.into_iter().take(LISTED_NAMES).collect(),
-            emptied: preview.is_emptied,
-        }
+/// Takes a member, or names of it, out of regions, or keeps a share of the clients from it, or tells what that would do:
+/// previews an order and gives it to the keeper.
+pub async fn drain(
+    ways: Ways,
+    order: DrainOrder,
+    share: Option<u8>,
+    _turn: OwnedMutexGuard<()>,
+) -> Result<Reply, String> {
+    if share.is_some_and(|percent| !(1..100).contains(&percent)) {
+        return Err("a share is 1 to 99 percent of the clients".to_owned());
     }
-
-    /// Describes the effect in words.
-    fn describe(&self, text: &mut String) {
-        let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
-        let names = if *changed_names == 1 { "name changes" } else { "names change" };
-        let records = if *fewer_records == 1 { "record" } else { "records" };
-        _ = writeln!(text, "  {region} {changed_names} {names}, {fewer_records} {records} fewer");
-        if self.pinned {
-            _ = writeln!(text, "    it is pinned: this shows when it is released");
-        }
-        _ = writeln!(text, "    names that lose their last address: {names_without_address}");
-        self.without_address.iter().for_each(|name| _ = writeln!(text, "      {name}"));
-        if let more @ 1.. = names_without_address - self.without_address.len() {
-            _ = writeln!(text, "      and {more} more");
-        }
-    }
-}
-
-/// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
-/// keeper.
-pub async fn drain(ways: Ways, order: DrainOrder, _turn: OwnedMutexGuard<()>) -> Result<Reply, String> {
     let view = ways.keeper.look(!order.preview).await;
     let now = SystemTime::now();
     let target = resolve(&order.target, &view)?;
     let lasts = order.milliseconds.map(Duration::from_millis);
     let until = lasts.map(|lasts| now + lasts);
-    let drain = Drain { target, since: now, until, reason: order.reason, configured: false };
+    let drain = Drain { target, share, since: now, until, reason: order.reason, configured: false };
     let replaced = view.drains.iter().find(|other| !other.configured && other.target == drain.target);
     let replaced = replaced.map(describe_drain);
-    let meant = drain.clone();
-    let regions = in_thread(move || Ok(preview_regions(&view, &meant))).await?;
+    let (meant, config) = (drain.clone(), ways.view.config.load_full());
+    let regions = in_thread(move || Ok(preview_regions(&view, &config, &meant))).await?;
     let mut report = DrainReport {
         target: drain.target.clone(),
+        share_percent: drain.share,
         until: drain.until.map(unix_seconds),
         reason: drain.reason.clone(),
         regions,
@@ -110,7 +74,7 @@ pub async fn drain(ways: Ways, order: DrainOrder, _turn: OwnedMutexGuard<()>) ->
     let mut text = format!("{}\n", describe_drain(&drain));
     if let Some(replaced) = replaced {
         _ = writeln!(text, "replaces: {replaced}");
-    } else if drain.target.names.is_some() && report.regions.iter().all(|region| region.changed_names == 0) {
+    } else if drain.target.names.is_some() && report.regions.iter().all(RegionReport::is_idle) {
         _ = writeln!(text, "no name that is served now matches");
     }
     report.regions.iter().for_each(|region| region.describe(&mut text));
@@ -157,47 +121,15 @@ pub async fn undrain(ways: Ways, target: TargetText, _turn: OwnedMutexGuard<()>)
     Ok(Reply { ok: true, text, data })
 }
 
-//--- Preview ---
-
-/// Computes the effect of a drain on each region that it concerns.
-fn preview_regions(view: &Snapshot, drain: &Drain) -> Vec<RegionReport> {
-    let concerned =
-        |region: &&RegionSnapshot| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
-    let mut regions: Vec<&RegionSnapshot> = view.regions.values().filter(concerned).collect();
-    regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
-    regions.into_iter().map(|region| RegionReport::new(region, preview(region, drain))).collect()
-}
-
-/// Computes the effect of a drain on a region.
-fn preview(region: &RegionSnapshot, drain: &Drain) -> Preview {
-    let plan = &region.plan;
-    let without = |(member, traced): (&Name, &TracedMember)| {
-        let taken = traced.taken.clone();
-        if !drain.concerns(member, &plan.origin) {
-            return taken;
-        }
-        // What is taken now is drained further.
-        let mut scope = Scope::default();
-        scope.add(&drain.target);
-        reduce(taken, scope)
-    };
-    let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
-    merge::preview(plan, region.merged.as_ref(), &members, Instant::now())
-}
-
-/// Returns a member's zone without the drained names.
-fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
-    let mut intake = Intake::default();
-    intake.take(zone, None, scope, merge::Held::new());
-    intake.zone().cloned()
-}
+//--- Reload ---
 
 /// Checks that the drains of a configuration leave each region some data; the error names the regions, and the remedy.
 pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Result<(), String> {
     let view = keeper.look(true).await;
     let now = SystemTime::now();
     let ordered = view.drains.iter().filter(|drain| !drain.configured);
-    let drains: Vec<Drain> = config.drains.iter().chain(ordered).filter(|drain| !drain.is_over(now)).cloned().collect();
+    let drains = config.drains.iter().chain(ordered);
+    let drains: Vec<Drain> = drains.filter(|drain| drain.is_whole() && !drain.is_over(now)).cloned().collect();
     let regions = config.regions.clone();
     let look = move || {
         let emptied = regions.iter().filter(|plan| is_emptied(&view, plan, &drains));

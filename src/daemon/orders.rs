@@ -38,7 +38,10 @@ impl Ways {
             Request::Leads => self.read(leads::leads),
             Request::Rollback(order) => self.in_turn(|ways, turn| pin(ways, order, turn)),
             Request::Release { zone, preview } => self.in_turn(move |ways, turn| release(ways, zone, preview, turn)),
-            Request::Drain(order) => self.in_turn(|ways, turn| drain(ways, order, turn)),
+            Request::Drain(order) => self.in_turn(|ways, turn| drain(ways, order, None, turn)),
+            Request::DrainShare { percent, order } => {
+                self.in_turn(move |ways, turn| drain(ways, order, Some(percent), turn))
+            }
             Request::Undrain(target) => self.in_turn(|ways, turn| undrain(ways, target, turn)),
             Request::Notify { zone } => Box::pin(std::future::ready(self.notify_secondaries(zone.as_deref()))),
             // The loop that calls this takes these two itself.

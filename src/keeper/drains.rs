@@ -1,7 +1,9 @@
-//! Drains in force: members and names that operators or the configuration take out of regions, with their ends.
+//! Drains in force: members and names that operators or the configuration take out of regions, or keep a share of the
+//! clients from, with their ends.
 //!
-//! Invariants: no two drains of one origin have the same target; one whose time has come is not in force, whether the
-//! program ran at that time or not. Times are those of the wall clock, because they outlive the process.
+//! Invariants: no two drains of one origin have the same target, whatever their shares; one whose time has come is not in
+//! force, whether the program ran at that time or not. Times are those of the wall clock, because they outlive the
+//! process. A share is in no scope: it changes neither contents nor serial, and its beginning and end are published.
 //!
 //! Cost: O(drains) for each batch of the keeper, and for each member that is judged.
 
@@ -87,19 +89,33 @@ impl Drains {
 /// Returns the names of a member that drains take out of a region.
 pub(super) fn scope(drains: &[Drain], member: &Name, region: &Name) -> Scope {
     let mut scope = Scope::default();
-    drains.iter().filter(|drain| drain.concerns(member, region)).for_each(|drain| scope.add(&drain.target));
+    let whole = drains.iter().filter(|drain| drain.is_whole() && drain.concerns(member, region));
+    whole.for_each(|drain| scope.add(&drain.target));
     scope
+}
+
+/// Returns the shares of the clients that drains keep from each member of a region, in the plan's order.
+pub(super) fn shares(drains: &[Drain], plan: &RegionPlan) -> Vec<Shares> {
+    let of_member = |member: &Name| {
+        let mut shares = Shares::default();
+        for drain in drains.iter().filter(|drain| drain.concerns(member, &plan.origin)) {
+            drain.share.iter().for_each(|percent| shares.add(drain.target.names.clone(), *percent));
+        }
+        shares
+    };
+    plan.members.iter().map(of_member).collect()
 }
 
 /// Tells what happens to a drain.
 fn log(drain: &Drain, event: &str) {
-    let Drain { target, until, reason, configured, .. } = drain;
+    let Drain { target, share, until, reason, configured, .. } = drain;
     let region = target.region.as_ref().map_or("all".to_owned(), Name::to_string);
     let names = target.names.as_ref().map_or("all".to_owned(), |names| names.to_string());
+    let clients = share.map_or("all".to_owned(), |percent| format!("{percent}%"));
     let until = until.map_or("undrained".to_owned(), format_timestamp);
     let by = if *configured { "configuration" } else { "order" };
     let reason = reason.as_deref().unwrap_or("none given");
-    tracing::warn!(member = %target.member, region, names, until, by, reason, "{event}");
+    tracing::warn!(member = %target.member, region, names, clients, until, by, reason, "{event}");
 }
 
 impl Keeper {
@@ -111,5 +127,10 @@ impl Keeper {
     /// Returns the drained names of each member of a region, in the plan's order.
     pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
         plan.members.iter().map(|member| scope(&self.drains.all, member, &plan.origin)).collect()
+    }
+
+    /// Returns the shares of the clients that get nothing of each member of a region, in the plan's order.
+    pub fn shares(&self, plan: &RegionPlan) -> Vec<Shares> {
+        shares(&self.drains.all, plan)
     }
 }

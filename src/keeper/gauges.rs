@@ -4,7 +4,7 @@
 
 use super::{Keeper, MemberStatus, Snapshot, conflicts, wall_time};
 use crate::budget::Usage;
-use crate::merge::{ConflictKind, RegionPlan};
+use crate::merge::{ConflictKind, Drain, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::{Served, State};
 use crate::zone::SizeLimit;
@@ -62,8 +62,11 @@ impl Snapshot {
             set_or_remove(&metrics.region_pinned, &[region], pinned);
             for member in &shown.plan.members {
                 let drains = self.drains.iter().filter(|drain| drain.concerns(member, name));
-                let since = drains.map(|drain| drain.since).min().map(unix_seconds);
-                set_or_remove(&metrics.region_drained, &[region, &member.to_string()], since);
+                let (whole, shares): (Vec<&Drain>, Vec<&Drain>) = drains.partition(|drain| drain.is_whole());
+                for (gauge, drains) in [(&metrics.region_drained, whole), (&metrics.region_shared, shares)] {
+                    let since = drains.iter().map(|drain| drain.since).min().map(unix_seconds);
+                    set_or_remove(gauge, &[region, &member.to_string()], since);
+                }
             }
             let members = self.member_statuses(&shown.plan, now);
             for state in MemberStatus::STATES {
@@ -107,6 +110,7 @@ impl Keeper {
         for member in &plan.members {
             let labels = [&plan.origin.to_string()[..], &member.to_string()];
             set_or_remove(&self.metrics.region_drained, &labels, None);
+            set_or_remove(&self.metrics.region_shared, &labels, None);
         }
     }
 }

@@ -27,12 +27,14 @@ pub struct Status {
     pub drains: Vec<DrainStatus>,
 }
 
-/// A member, or names of it, that regions go without.
+/// A member, or names of it, that regions, or a share of their clients, go without.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrainStatus {
     #[serde(flatten)]
     pub target: DrainTarget,
-    /// The regions that it takes something out of; none when no region has the member.
+    /// Percent of the clients that it concerns; none for a drain that takes the records out of the set.
+    pub share_percent: Option<u8>,
+    /// The regions that have the member, and that the drain means.
     pub regions: Vec<Name>,
     /// Unix time.
     pub since: i64,
@@ -209,6 +211,7 @@ impl Snapshot {
         regions.sort_by(Name::canonical_cmp);
         DrainStatus {
             target: drain.target.clone(),
+            share_percent: drain.share,
             regions,
             since: unix_seconds(drain.since),
             until: drain.until.map(unix_seconds),

@@ -94,7 +94,14 @@ impl Bench {
         let (done, mut answered) = oneshot::channel();
         let command = match begins {
             true => Command::Drain(
-                Box::new(Drain { target, since: SystemTime::now(), until: None, reason: None, configured: false }),
+                Box::new(Drain {
+                    target,
+                    share: None,
+                    since: SystemTime::now(),
+                    until: None,
+                    reason: None,
+                    configured: false,
+                }),
                 done,
             ),
             false => Command::Undrain(vec![target], done),

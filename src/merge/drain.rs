@@ -3,8 +3,11 @@
 //! A drain says whose records are not taken: all of a member, or those at owner names that match a pattern, in one
 //! region or in all that have the member. A [`Scope`] is what all drains together mean for one member of one region.
 //!
+//! A drain of a share keeps some of the clients from the records, which stay in the set; [`Shares`] are what all of them
+//! together mean.
+//!
 //! Invariants: the apex keeps its SOA and NS set under any drain, because serials and name servers of the region follow
-//! from those and are no service of the datacenter; a pattern never means the apex.
+//! from those and are no service of the datacenter; a pattern never means the apex. A share is in no scope.
 //!
 //! Cost: O(labels × patterns) to judge a name.
 
@@ -105,6 +108,8 @@ pub struct DrainTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drain {
     pub target: DrainTarget,
+    /// Share of the clients that it concerns, 1 to 99 percent; none for a drain that takes the records out of the set.
+    pub share: Option<u8>,
     pub since: SystemTime,
     /// End of the drain; none for one that lasts until it is ended.
     pub until: Option<SystemTime>,
@@ -114,12 +119,17 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Returns true if the drain takes anything of a member out of a region.
+    /// Returns true if the drain takes records out of the set, false if it keeps a share of the clients from them.
+    pub fn is_whole(&self) -> bool {
+        self.share.is_none()
+    }
+
+    /// Returns true if the drain is about a member in a region.
     pub fn concerns(&self, member: &Name, region: &Name) -> bool {
         self.target.member == *member && self.target.region.as_ref().is_none_or(|only| only == region)
     }
 
-    /// Returns true if the drain takes out a member's owner name without origin.
+    /// Returns true if the drain is about a member's owner name without origin.
     pub fn covers(&self, owner: &[u8]) -> bool {
         self.target.names.as_ref().is_none_or(|names| names.matches(owner))
     }
@@ -141,7 +151,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Adds what a drain takes out.
+    /// Adds the target of a whole drain.
     pub fn add(&mut self, target: &DrainTarget) {
         match &target.names {
             None => self.whole = true,
@@ -247,5 +257,18 @@ mod tests {
         assert!(scope.patterns.len() == 1 && scope.covers(b"\x01a") && !scope.covers(b"\x01b"));
         scope.add(&target(None));
         assert!(scope.covers(b"\x01b"));
+    }
+
+    #[test]
+    fn the_largest_share_counts() {
+        let names = |text: &str| Some(NamePattern::parse(text).unwrap());
+        let mut shares = Shares::default();
+        assert!(shares.is_empty() && shares.of(b"\x01a") == 0);
+        shares.add(names("a"), 30);
+        assert_eq!((shares.of(b"\x01a"), shares.of(b"\x01b"), shares.of(b"")), (30, 0, 0));
+        shares.add(None, 20);
+        shares.add(names("*"), 25);
+        assert_eq!((shares.of(b"\x01a"), shares.of(b"\x01b"), shares.of(b"")), (30, 25, 20));
+        assert!(!shares.is_empty());
     }
 }

@@ -40,12 +40,15 @@ pub enum Kind {
     Version = 6,
     /// The trees that zones were last made of.
     Trees = 7,
+    /// Drains of shares of the clients, which belong to the frame of drains that follows.
+    Shares = 8,
 }
 
 impl Kind {
     /// The kind that an octet stands for.
     fn of(code: u8) -> Option<Kind> {
-        let all = [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains, Kind::Pins, Kind::Version, Kind::Trees];
+        use Kind::{Delta, Drains, Pins, Refreshed, Regions, Shares, Trees, Version};
+        let all = [Delta, Refreshed, Regions, Drains, Pins, Version, Trees, Shares];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 }

@@ -5,6 +5,9 @@
 //! trees likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the
 //! old one and put in its place.
 //!
+//! Drains of shares stand in a frame of their own right before that of the whole ones, and count with it. A program that
+//! knows no shares passes over that frame, and so takes none of them for a whole drain.
+//!
 //! Cost: O(regions + drains + pins) to compare, O(regions that moved) to write.
 
 use super::disk::{self, Disk};
@@ -103,7 +106,7 @@ impl RegionFile {
         if end > 0 && end < MAX_BYTES {
             let mut bytes = Vec::new();
             if has_drains {
-                frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&facts.drains, out));
+                push_drains(&mut bytes, &facts.drains, now);
             }
             if has_pins {
                 frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&facts.pins, out));
@@ -118,7 +121,7 @@ impl RegionFile {
             self.end = end + bytes.len() as u64;
         } else {
             let mut bytes = Header::before(1, 0).to_bytes();
-            frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&facts.drains, out));
+            push_drains(&mut bytes, &facts.drains, now);
             frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&facts.pins, out));
             frame::push(&mut bytes, Kind::Trees, now, |out| write_trees(&facts.trees, out));
             frame::push(&mut bytes, Kind::Regions, now, |out| write_states(&facts.states, out));
@@ -178,9 +181,19 @@ fn read_tree(reader: &mut ByteReader<'_>) -> Option<(Name, TreeState)> {
     Some((zone, TreeState { born, zxid, nodes, held_since }))
 }
 
-/// Appends drains.
-fn write_drains(drains: &[Drain], out: &mut Vec<u8>) {
-    for Drain { target: DrainTarget { member, region, names }, since, until, reason, configured } in drains {
+/// Appends the frames of all drains: the shares, if there are any, and the whole ones.
+fn push_drains(bytes: &mut Vec<u8>, drains: &[Drain], now: SystemTime) {
+    let (whole, shares): (Vec<&Drain>, Vec<&Drain>) = drains.iter().partition(|drain| drain.is_whole());
+    if !shares.is_empty() {
+        frame::push(bytes, Kind::Shares, now, |out| write_drains(shares, out));
+    }
+    frame::push(bytes, Kind::Drains, now, |out| write_drains(whole, out));
+}
+
+/// Appends drains, all with a share or all without.
+fn write_drains(drains: Vec<&Drain>, out: &mut Vec<u8>) {
+    for Drain { target: DrainTarget { member, region, names }, share, since, until, reason, configured } in drains {
+        out.extend(share);
         let has = [region.is_some(), names.is_some(), until.is_some(), reason.is_some(), *configured];
         out.push(has.iter().rev().fold(0, |bits, has| bits << 1 | u8::from(*has)));
         out.extend_from_slice(member.as_wire());
@@ -210,7 +223,13 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reads one drain.
+/// Reads one drain of a share.
+fn read_share(reader: &mut ByteReader<'_>) -> Option<Drain> {
+    let percent = reader.u8().filter(|percent| (1..100).contains(percent))?;
+    Some(Drain { share: Some(percent), ..read_drain(reader)? })
+}
+
+/// Reads one whole drain.
 fn read_drain(reader: &mut ByteReader<'_>) -> Option<Drain> {
     let bits = reader.u8()?;
     let [region, names, until, reason, configured] = [0, 1, 2, 3, 4].map(|place| bits >> place & 1 == 1);
@@ -220,7 +239,8 @@ fn read_drain(reader: &mut ByteReader<'_>) -> Option<Drain> {
     let since = frame::from_millis(reader.u64()?);
     let until = if until { Some(frame::from_millis(reader.u64()?)) } else { None };
     let reason = if reason { Some(read_text(reader)?) } else { None };
-    Some(Drain { target: DrainTarget { member, region, names }, since, until, reason, configured })
+    let target = DrainTarget { member, region, names };
+    Some(Drain { target, share: None, since, until, reason, configured })
 }
 
 /// Reads one pin.
@@ -243,18 +263,24 @@ fn read_text(reader: &mut ByteReader<'_>) -> Option<String> {
 pub fn read(bytes: &[u8]) -> Option<RegionFile> {
     Header::read(bytes).ok()?;
     let (mut file, mut frames) = (RegionFile::default(), Frames::new(bytes, HEADER_BYTES as usize));
-    let facts = &mut file.facts;
+    let (facts, mut shares) = (&mut file.facts, Vec::new());
     for frame in frames.by_ref() {
         let mut reader = ByteReader(frame.payload);
+        let before = std::mem::take(&mut shares);
         match frame.kind {
             Some(Kind::Regions) => facts.states.extend(std::iter::from_fn(|| read_state(&mut reader))),
-            Some(Kind::Drains) => facts.drains = std::iter::from_fn(|| read_drain(&mut reader)).collect(),
+            Some(Kind::Shares) => shares = std::iter::from_fn(|| read_share(&mut reader)).collect(),
+            Some(Kind::Drains) => {
+                facts.drains = std::iter::from_fn(|| read_drain(&mut reader)).collect();
+                facts.drains.extend(before);
+            }
             Some(Kind::Pins) => facts.pins = std::iter::from_fn(|| read_pin(&mut reader)).collect(),
             Some(Kind::Trees) => facts.trees.extend(std::iter::from_fn(|| read_tree(&mut reader))),
             _ => {}
         }
     }
-    file.end = if frames.is_whole() { frames.end as u64 } else { 0 };
+    // Shares that wait for their drains must not wait for other ones.
+    file.end = if frames.is_whole() && shares.is_empty() { frames.end as u64 } else { 0 };
     Some(file)
 }
 
@@ -277,6 +303,7 @@ mod tests {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         Drain {
             target: DrainTarget { member: name(member), region: region.map(name), names },
+            share: None,
             since: at(7),
             until: until.map(at),
             reason: until.map(|until| format!("until {until}")),
@@ -313,6 +340,7 @@ mod tests {
         let disk = Disk::open(folder.path()).unwrap();
         let mut file = RegionFile::default();
         let all = [drain("w.x", None, None, None), drain("v.x", Some("r.x"), Some("web.svc.*"), Some(9))];
+        let share = Drain { share: Some(30), ..all[1].clone() };
         let steps = [
             states(&[("w.x", 0, 7), ("v.x", 1, 9)]),
             drains(all.to_vec()),
@@ -321,6 +349,9 @@ mod tests {
             pins(&[("w.x", None), ("v.x", Some("it was better"))]),
             states(&[("w.x", 2, 9), ("v.x", 0, 10)]),
             trees(&[("t.x", 7, None), ("u.x", i64::MAX >> 33, Some(9))]),
+            drains(vec![share.clone()]),
+            drains(vec![all[0].clone(), share, Drain { share: Some(99), ..drain("u.x", None, None, None) }]),
+            drains(all.to_vec()),
             drains(Vec::new()),
             trees(&[("t.x", 0, Some(3)), ("u.x", i64::MAX >> 33, Some(9))]),
             pins(&[]),
@@ -344,6 +375,27 @@ mod tests {
                 assert_eq!(end, if ends.contains(&cut) { cut as u64 } else { 0 });
             }
         }
+    }
+
+    /// What an earlier version reads: it passes over frames that it does not know.
+    #[test]
+    fn whole_drains_are_written_as_ever() {
+        let whole = drain("v.x", Some("r.x"), Some("web.svc.*"), Some(9));
+        let share = Drain { share: Some(30), ..drain("w.x", None, None, None) };
+        let frames = |drains: &[Drain]| {
+            let mut bytes = Header::before(1, 0).to_bytes();
+            push_drains(&mut bytes, drains, UNIX_EPOCH);
+            let frames = Frames::new(&bytes, HEADER_BYTES as usize);
+            frames.map(|frame| (frame.kind.unwrap() as u8, frame.payload.to_vec())).collect::<Vec<_>>()
+        };
+        let mut old = vec![0b01111];
+        ["v.x", "r.x", "web.svc.*"].iter().for_each(|name| old.extend_from_slice(Name::parse(name).unwrap().as_wire()));
+        [7000u64, 9000].iter().for_each(|time| old.extend_from_slice(&time.to_be_bytes()));
+        old.extend_from_slice(b"\0\0\0\x07until 9");
+        assert_eq!(frames(std::slice::from_ref(&whole)), [(4, old.clone())]);
+        let both = frames(&[share.clone(), whole]);
+        assert_eq!((both.len(), both[0].0, both[0].1[0], &both[1]), (2, 8, 30, &(4, old)));
+        assert_eq!(frames(&[share])[1], (4, Vec::new()));
     }
 
     #[test]

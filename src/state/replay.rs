@@ -83,7 +83,7 @@ impl JournalEntry {
                 Ok(JournalEntry { at, kind, time, delta: Some(Arc::new(delta)) })
             }
             Some(kind @ Kind::Refreshed) => Ok(JournalEntry { at, kind, time, delta: None }),
-            Some(Kind::Regions | Kind::Drains | Kind::Pins | Kind::Version | Kind::Trees) | None => {
+            Some(Kind::Regions | Kind::Drains | Kind::Pins | Kind::Version | Kind::Trees | Kind::Shares) | None => {
                 Err(Fault::Unknown(at))
             }
         }

@@ -13,11 +13,15 @@ use wire::name::Name;
 /// Returns remarks on a region, for its line in `status`.
 pub fn region_remarks(report: &Report, RegionReport { kept: region, sizes, .. }: &RegionReport) -> String {
     let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
-    let drained: HashSet<&Name> = report.drains_in(&region.region).map(|drain| &drain.target.member).collect();
+    let drained = |is_whole: bool| {
+        let drains = report.drains_in(&region.region).filter(|drain| drain.share_percent.is_none() == is_whole);
+        drains.map(|drain| &drain.target.member).collect::<HashSet<&Name>>().len()
+    };
     let counted = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
     let remarks = [
         Some(format!("region, {members} of {} members", region.members.len())),
-        counted(drained.len(), "drained"),
+        counted(drained(true), "drained"),
+        counted(drained(false), "drained for a share of clients"),
         region.pinned.as_ref().map(|pin| format!("pinned to version {}", pin.to)),
         counted(region.held_addresses, "addresses held"),
         counted(region.conflict_names, "conflicts"),

@@ -22,7 +22,7 @@ impl Bench {
 
 fn drain(member: &str, until: Option<SystemTime>, configured: bool) -> Drain {
     let target = DrainTarget { member: name(member), region: None, names: None };
-    Drain { target, since: SystemTime::now(), until, reason: Some("why".into()), configured }
+    Drain { target, share: None, since: SystemTime::now(), until, reason: Some("why".into()), configured }
 }
 
 #[test]
@@ -139,6 +139,75 @@ fn an_order_for_the_same_target_replaces_the_one_before() {
     assert_eq!((all.len(), all[0].since, all[0].until), (1, since, until), "and goes on from when it began");
 }
 
+/// A share changes what clients get, and nothing that a transfer has.
+#[test]
+fn a_share_is_published_and_merges_nothing() {
+    let mut bench = bench();
+    let order = |bench: &mut Bench, share: Option<u8>| {
+        let (done, _answered) = oneshot::channel();
+        let drain = Drain { share, ..drain("w1.x", None, false) };
+        bench.keeper.handle(Vec::new(), vec![Command::Drain(Box::new(drain), done)]);
+    };
+    let seen = |bench: &Bench| {
+        let published = bench.publisher.load();
+        let served = published.get(&name("w.x")).unwrap().clone();
+        (published.generation, served.zone.clone().unwrap(), served.history.len())
+    };
+    let shares = |bench: &Bench| {
+        let shares = bench.keeper.shares(&region("w.x", &MEMBERS));
+        assert_eq!(shares.len(), 2);
+        [0, 1].map(|member| ["web", "db"].map(|owner| shares[member].of(&name(owner).as_wire()[..owner.len() + 1])))
+    };
+    assert_eq!(shares(&bench), [[0, 0], [0, 0]]);
+    let (generation, zone, versions) = seen(&bench);
+    let mut since = None;
+    for (step, percent) in [30, 40, 20].into_iter().enumerate() {
+        order(&mut bench, Some(percent));
+        let now = seen(&bench);
+        assert_eq!((now.0, now.2), (generation + 1 + step as u64, versions), "published, as no new version");
+        assert!(Arc::ptr_eq(&now.1, &zone), "nothing is merged");
+        assert_eq!(shares(&bench), [[percent, percent], [0, 0]], "in place of the one before");
+        assert_eq!(*since.get_or_insert(bench.keeper.drains.all[0].since), bench.keeper.drains.all[0].since);
+    }
+    let status = bench.status();
+    assert_eq!((status.regions[0].members[0].state, status.drains[0].share_percent), ("ok", Some(20)));
+    let metrics = bench.keeper.metrics.render();
+    let series = |name: &str| metrics.contains(&format!("{name}_since_timestamp_seconds{{member=\"w1.x.\""));
+    assert_eq!([series("region_share_drained"), series("region_drained")], [true, false]);
+    // The largest of several counts, and no pattern takes anything away from it.
+    let (done, _answered) = oneshot::channel();
+    let mut one = Drain { share: Some(50), ..drain("w1.x", None, false) };
+    one.target.names = Some(NamePattern::parse("web").unwrap());
+    bench.keeper.handle(Vec::new(), vec![Command::Drain(Box::new(one), done)]);
+    assert_eq!(shares(&bench), [[50, 20], [0, 0]]);
+    assert!(Arc::ptr_eq(&seen(&bench).1, &zone));
+    // All of the clients are another matter.
+    order(&mut bench, None);
+    assert_eq!((bench.ask("only.w.x"), bench.serial("w.x"), shares(&bench)), ((3, 0), 31, [[50, 0], [0, 0]]));
+    order(&mut bench, Some(99));
+    assert_eq!((bench.ask("only.w.x"), bench.serial("w.x"), shares(&bench)), ((0, 1), 32, [[99, 99], [0, 0]]));
+    bench.drain("w1.x", None, false);
+    bench.drain("w1.x", Some("web"), false);
+    assert_eq!((bench.serial("w.x"), shares(&bench), bench.status().drains.len()), (32, [[0, 0], [0, 0]], 0));
+    assert!(!bench.keeper.metrics.render().contains("region_share_drained_since_timestamp_seconds{"));
+}
+
+#[test]
+fn all_members_may_share_their_clients() {
+    let mut bench = bench();
+    for member in MEMBERS {
+        let (done, _answered) = oneshot::channel();
+        let until = Some(SystemTime::now() + Duration::from_millis(200));
+        let drain = Drain { share: Some(99), ..drain(member, until, false) };
+        bench.keeper.handle(Vec::new(), vec![Command::Drain(Box::new(drain), done)]);
+    }
+    assert_eq!((bench.ask("web.w.x"), bench.ask("only.w.x"), bench.serial("w.x")), ((0, 2), (0, 1), 30));
+    let generation = bench.publisher.load().generation;
+    std::thread::sleep(Duration::from_millis(250));
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert_eq!((bench.status().drains.len(), bench.publisher.load().generation), (0, generation + 1), "ended");
+}
+
 #[test]
 fn the_configuration_drains_as_long_as_it_says_so() {
     let mut bench = bench();
@@ -177,6 +246,7 @@ fn drains_outlive_the_program() {
         bench
     };
     let mut bench = start(Vec::new());
+    bench.keeper.drains.order(Drain { share: Some(30), ..drain("w2.x", None, false) });
     bench.load("w1.x.", "@ 30 SOA 10\nonly 30 A 192.0.2.1", ZERO);
     bench.load("w2.x.", "@ 30 SOA 20\nweb 30 A 192.0.2.2", ZERO);
     let (done, mut answered) = oneshot::channel();
@@ -187,6 +257,7 @@ fn drains_outlive_the_program() {
     let mut bench = start(Vec::new());
     assert_eq!((bench.ask("only.w.x"), bench.ask("web.w.x"), bench.serial("w.x")), ((3, 0), (0, 1), serial));
     bench.drain("w1.x", None, false);
+    assert_eq!(bench.keeper.shares(&region("w.x", &MEMBERS))[1].of(b"\x03web"), 30);
     let until = SystemTime::now() + Duration::from_millis(1);
     bench.keeper.drains.order(drain("w2.x", Some(until), false));
     bench.keeper.save();

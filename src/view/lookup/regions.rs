@@ -63,7 +63,8 @@ pub fn add_members(view: &Snapshot, region: &RegionSnapshot, wanted: Option<u16>
         let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
         let status = traced.statuses[index].clone();
         let kept = view.sources.get(&status.zone).map(|source| source.status(&status.zone, Instant::now()));
-        SourceReport::new(status, member.contributes(), moved, kept.as_ref())
+        let shares = traced.describe_shares(index);
+        SourceReport { shares, ..SourceReport::new(status, member.contributes(), moved, kept.as_ref()) }
     };
     step.sources.extend(region.members.iter().enumerate().map(describe));
 }
@@ -90,6 +91,7 @@ pub fn add_uses(view: &Snapshot, zone: &Name, step: &mut LookupStep) {
             records,
             taken: fates.iter().filter(|left_out| left_out.is_none()).count(),
             left_out: fates.into_iter().flatten().collect(),
+            shares: traced.map(|traced| traced.describe_shares(member)).unwrap_or_default(),
         });
     }
 }
@@ -207,11 +209,30 @@ impl<'a> Traced<'a> {
 
     /// Describes the drains that remove a record, with their ends and reasons.
     fn describe_drains(&self, given: &Contribution) -> String {
-        let plan = &self.region.plan;
-        let covers = |drain: &&Drain| {
-            drain.concerns(&plan.members[given.member], &plan.origin) && drain.covers(self.name.owner_in(&plan.origin))
+        let whole = self.drains_of(given.member).filter(|drain| drain.is_whole());
+        whole.map(describe_drain).collect::<Vec<_>>().join(", and ")
+    }
+
+    /// Describes the drains that keep a share of the clients from what a member gives of the name.
+    fn describe_shares(&self, member: usize) -> Vec<String> {
+        let is_chosen = |given: &Contribution| {
+            given.member == member
+                && given.left_out.is_none()
+                && matches!(given.rtype, rtype::A | rtype::AAAA | rtype::SRV)
         };
-        self.view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
+        if !self.trace.contributions.iter().any(is_chosen) {
+            return Vec::new();
+        }
+        self.drains_of(member).filter(|drain| !drain.is_whole()).map(describe_drain).collect()
+    }
+
+    /// Iterates over the drains of a member that are about the name.
+    fn drains_of(&self, member: usize) -> impl Iterator<Item = &Drain> {
+        let plan = &self.region.plan;
+        let covers = move |drain: &&Drain| {
+            drain.concerns(&plan.members[member], &plan.origin) && drain.covers(self.name.owner_in(&plan.origin))
+        };
+        self.view.drains.iter().filter(covers)
     }
 }
 

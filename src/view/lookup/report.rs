@@ -291,6 +291,8 @@ pub struct SourceReport {
     pub tree: Option<TreeReport>,
     /// True if its records are in the configuration, or follow from it.
     pub configured: bool,
+    /// Drains that keep a share of the clients from its records at the name, in words.
+    pub shares: Vec<String>,
 }
 
 impl SourceReport {
@@ -312,6 +314,7 @@ impl SourceReport {
             primaries: Vec::new(),
             tree: None,
             configured: false,
+            shares: Vec::new(),
         }
     }
 }
@@ -357,4 +360,6 @@ pub struct RegionUse {
     pub records: usize,
     pub taken: usize,
     pub left_out: Vec<LeftOutReport>,
+    /// Drains that keep a share of the region's clients from the records, in words.
+    pub shares: Vec<String>,
 }

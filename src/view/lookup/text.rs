@@ -201,6 +201,7 @@ fn write_source(text: &mut String, source: &SourceReport, member: bool) {
     if source.configured {
         text.push_str("      made of the configuration\n");
     }
+    source.shares.iter().for_each(|drain| _ = writeln!(text, "      drained: {drain}"));
 }
 
 /// Writes the nodes behind the records of a name.
@@ -220,7 +221,7 @@ fn write_tree(text: &mut String, tree: &TreeReport) {
 }
 
 /// Writes what a region takes of the name.
-fn write_use(text: &mut String, RegionUse { region, name, records, taken, left_out }: &RegionUse) {
+fn write_use(text: &mut String, RegionUse { region, name, records, taken, left_out, shares }: &RegionUse) {
     _ = match name {
         Some(name) => writeln!(text, "    {region}: {name}, {taken} of {}", count(*records, "record")),
         None => writeln!(text, "    {region}: name-too-long: the name would be longer than 255 octets there"),
@@ -229,6 +230,7 @@ fn write_use(text: &mut String, RegionUse { region, name, records, taken, left_o
         _ = writeln!(text, "      {}", left_out.given.text);
         _ = writeln!(text, "        {}: {}", left_out.reason, left_out.explanation);
     }
+    shares.iter().for_each(|drain| _ = writeln!(text, "      drained: {drain}"));
 }
 
 /// A number with its noun.

@@ -79,10 +79,11 @@ fn step_card(step: &LookupStep, now: i64) -> StepCard {
         (record.given.text.to_string(), record.explanation.clone(), describe_given(&record.given))
     };
     let usage = |usage: &RegionUse| {
-        let text = match &usage.name {
+        let mut text = match &usage.name {
             Some(name) => format!("takes {} of {} records, as {}", usage.taken, usage.records, short(name)),
             None => "takes nothing: the name would be too long there".to_owned(),
         };
+        usage.shares.iter().for_each(|drain| text += &format!("; drained: {drain}"));
         (zone_link(&usage.region), text)
     };
     let zone = |zone: &ZoneReport| {
@@ -173,6 +174,7 @@ fn way_of(source: &SourceReport) -> Vec<String> {
     if source.configured {
         way.push("made of the configuration".to_owned());
     }
+    way.extend(source.shares.iter().map(|drain| format!("drained: {drain}")));
     way
 }
 

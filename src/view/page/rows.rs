@@ -165,9 +165,13 @@ pub fn drains(drains: &[DrainStatus], now: i64) -> Table {
     table(&columns, drains, now)
 }
 
-/// The names of a member that a drain takes out, in words.
+/// The names of a member that a drain takes out, or keeps a share of the clients from, in words.
 pub fn drained_names(drain: &DrainStatus) -> String {
-    drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string)
+    let names = drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string);
+    match drain.share_percent {
+        Some(percent) => format!("{names} for {percent}% of clients"),
+        None => names,
+    }
 }
 
 /// The regions that a drain takes something out of, in words.
