@@ -119,18 +119,13 @@ fn log(drain: &Drain, event: &str) {
 }
 
 impl Keeper {
-    /// Returns the shares of the clients that get nothing of each member of a region, in the plan's order.
-    pub(super) fn shares(&self, plan: &RegionPlan) -> Vec<Shares> {
-        vec![Shares::default(); plan.members.len()]
-    }
-
     /// Returns the drained names of each member of a region, in the plan's order.
     pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
         plan.members.iter().map(|member| scope(&self.drains.all, member, &plan.origin)).collect()
     }
 
     /// Returns the shares of the clients that get nothing of each member of a region, in the plan's order.
-    pub fn shares(&self, plan: &RegionPlan) -> Vec<Shares> {
+    pub(super) fn shares(&self, plan: &RegionPlan) -> Vec<Shares> {
         shares(&self.drains.all, plan)
     }
 }
