@@ -266,6 +266,7 @@ impl Config {
         let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
         let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
         let has_secondaries = |region: &Name| secondaries::has_secondaries(&outgoing, &targets, region);
+        region_steering::keep_fresh(&mut zones, &regions, &answers.plans);
         let drains = drains::read_drains(&mut reader, &root, &regions, has_secondaries);
         if server.client_subnet_from.is_empty() {
             answers.expect_subnets(&mut reader);

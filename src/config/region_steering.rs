@@ -13,11 +13,12 @@ use crate::config::names::{read_names, unquoted_names};
 use crate::config::sections::Sections;
 use crate::config::steering::{Draft, STEERING};
 use crate::merge::{AnswersPlan, RegionPlan};
+use crate::transfer::ZonePlan;
 use settings::fields::Fields;
 use settings::read::{Reader, shorten};
 use settings::schema::{Table, did_you_mean};
 use settings::tree::{Entry, Node, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use wire::name::Name;
 
 /// Members whose ranks fit into priorities of 16 bits, a thousand for each.
@@ -264,10 +265,51 @@ impl Region<'_, '_> {
     }
 }
 
+/// Has the members of regions that steer polled at least twice in the time after which they are stale: their SOA may ask for
+/// less, and then a member would be far from its own clients between two polls.
+pub fn keep_fresh(zones: &mut [ZonePlan], regions: &[RegionPlan], plans: &HashMap<Name, AnswersPlan>) {
+    for region in regions {
+        let plan = plans.get(&region.origin).filter(|plan| plan.steers());
+        let Some(stale_after) = plan.and_then(|plan| plan.stale_after) else { continue };
+        for zone in zones.iter_mut().filter(|zone| region.members.contains(&zone.zone)) {
+            let timers = &mut zone.timers;
+            timers.refresh_max = timers.refresh_max.min(stale_after / 2);
+            timers.refresh_min = timers.refresh_min.min(timers.refresh_max);
+        }
+    }
+}
+
 /// Tables whose keys are names, without a key of their own.
 static NAMES_ALONE: Table<()> = Table { path: "", help: "", keys: &[] };
 
 /// A name as people write it.
 fn without_dot(name: &Name) -> String {
     name.to_string().trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use std::path::Path;
+    use std::time::Duration;
+
+    #[test]
+    fn members_are_polled_before_they_are_stale() {
+        let refresh = |steering: &str| {
+            let text = format!(
+                "[zones]\n\"w1.x\" = \"192.0.2.1\"\n\"w2.x\" = \"192.0.2.2\"\n[clients]\n\"w1.x\" = [\"10.1.0.0/16\"]\n\
+                 [aggregations.\"w.x\"]\nmembers = [\"w1.x\"]\nns = [\"n.x\"]\nsteering = {{ {steering} }}\n"
+            );
+            let config = Config::parse(Path::new("c.toml"), &text).unwrap();
+            let [one, other] =
+                [0, 1].map(|zone| (config.zones[zone].timers.refresh_min, config.zones[zone].timers.refresh_max));
+            assert_eq!(other, (Duration::from_secs(5), Duration::from_secs(86_400)), "it is no member");
+            one
+        };
+        let seconds = |shortest, longest| (Duration::from_secs(shortest), Duration::from_secs(longest));
+        assert_eq!(refresh("prefer = \"nearest\""), seconds(5, 150));
+        assert_eq!(refresh("prefer = \"nearest\", stale_after = \"4s\""), seconds(2, 2));
+        assert_eq!(refresh("prefer = \"nearest\", stale_after = \"never\""), seconds(5, 86_400));
+        assert_eq!(refresh("prefer = \"off\""), seconds(5, 86_400));
+    }
 }
