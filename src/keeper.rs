@@ -115,6 +115,8 @@ pub struct Keeper {
     answers: HashMap<Name, Arc<AnswersPlan>>,
     /// What answers have of the large sets of zones with a law, as they were last published.
     selected: HashMap<Name, Selected>,
+    /// True if the plan is another than that for which selections were made.
+    is_planned_anew: bool,
     /// Zones that refuse names which they do not hold.
     refusing: HashSet<Name>,
     /// Source zones that no client reaches.
@@ -235,6 +237,7 @@ impl Keeper {
             outgoing: HashMap::new(),
             answers: HashMap::new(),
             selected: HashMap::new(),
+            is_planned_anew: false,
             refusing: HashSet::new(),
             hidden: HashSet::new(),
             history: HistoryLimits::default(),
@@ -403,7 +406,7 @@ impl Keeper {
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
         (self.answers, self.subnet_from, self.clients) = (plan.answers, plan.subnet_from, plan.clients);
-        self.hidden = plan.hidden;
+        (self.hidden, self.is_planned_anew) = (plan.hidden, true);
         self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {

@@ -1,17 +1,20 @@
-//! Selection: which records of a large set one answer has.
+//! Selection: which records of a set one answer has.
 //!
-//! A set of more records than a [`Law`] allows is answered with a window of it (`docs/answers.md`). What a window needs
-//! is made when the set is: where each record stands on a circle, on which members have equal places, or on a ring, on
-//! which clients have points, too. [`Selections`] holds that for the sets of one version of a zone, by owner. Transfers
-//! and everything else that looks at zones see whole sets.
+//! A set of more records than a [`Law`] allows is answered with a window of it (`docs/answers.md`), and clients get the
+//! records of the members that are the nearest to them (`docs/steering.md`). What that needs is made when the set is: where
+//! each record stands on a circle, on which members have equal places, or on a ring, on which clients have points, too;
+//! and which member gives which record. [`Selections`] holds that for the sets of one version of a zone, by owner, and
+//! [`Orders`] which member is how near to whose clients. Transfers and everything else that looks at zones see whole
+//! sets.
 //!
-//! Invariants: an answer is a subset of its set, and empty only where that is; a [`Selection`] belongs to one set, and
-//! is published with the version that has it; it depends on the set, on who gives what of it and on the law, never on
-//! the way there. A set that is signed is never cut.
+//! Invariants: an answer is a subset of its set, but for priorities that say what is near, and empty only where that is; a
+//! [`Selection`] belongs to one set, and is published with the version that has it; it depends on the set, on who gives
+//! what of it and on the plan, never on the way there. A set that is signed is never cut, nor its clients steered.
 //!
-//! Cost: one comparison for a set with no more records than any law of the zone allows. Else a look-up, and O(records written) under `rotate`, O(records
-//! written × probes + members × log records) under `client`; nothing is allocated and nothing locked. Making one:
-//! O(records × log records).
+//! Cost: one comparison for a set with no more records than any law of the zone allows, where nobody is steered. Else a
+//! look-up, and O(records written) under `rotate`, O(records written × probes + members × log records) under `client`;
+//! `course` and `picks` have what steering costs. Nothing is allocated and nothing locked. Making one: O(records × log
+//! records).
 
 mod circle;
 mod course;

@@ -1,8 +1,8 @@
 //! Selections of the zones whose answers have laws, made anew for each version that is published, and for each moment at
 //! which members become stale.
 //!
-//! Cost: O(zones with a law, and their members) for a publication and for a tick, and for each whose version or members
-//! have changed what [`Selected::new`] costs.
+//! Cost: O(zones with a law, and their members) for a publication and for a tick, for each whose version or members have
+//! changed what [`Selected::new`] costs, and for another plan, or when members become stale, what [`Orders::new`] does.
 
 use super::Keeper;
 use super::regions::KeptRegion;
@@ -29,12 +29,18 @@ impl Keeper {
                 Some(before) if before.is_of(plan, zone, region, &givers, now) => before,
                 before => Selected::new(before, plan, zone, region, givers, now),
             };
-            if let Some(kept) = kept {
-                selected.selections.orders = Arc::new(self.orders(kept, plan, orders.as_deref(), now));
+            // Without steering nobody asks for it.
+            if let Some(kept) = kept.filter(|_| selected.selections.may_cut(1)) {
+                let stale = self.stale(kept, plan, now);
+                let is_same = |orders: &Arc<Orders>| !self.is_planned_anew && orders.stale() == stale;
+                selected.selections.orders = match orders {
+                    Some(orders) if is_same(&orders) => orders,
+                    orders => Arc::new(self.orders(kept, plan, orders.as_deref(), &stale)),
+                };
             }
             all.insert(name.clone(), selected);
         }
-        self.selected = all;
+        (self.selected, self.is_planned_anew) = (all, false);
     }
 
     /// Returns true if the selections are to be made anew, though nothing has come: members have become stale, or fresh
@@ -55,10 +61,9 @@ impl Keeper {
     }
 
     /// Which member of a region is how near to whose clients.
-    fn orders(&self, kept: &KeptRegion, plan: &AnswersPlan, before: Option<&Orders>, now: Instant) -> Orders {
+    fn orders(&self, kept: &KeptRegion, plan: &AnswersPlan, before: Option<&Orders>, stale: &[bool]) -> Orders {
         let (homes, members) = (self.clients.homes(), &kept.region.plan.members);
-        let stale = self.stale(kept, plan, now);
-        Orders::new(&OrdersPlan { homes, members, near: &plan.near, weights: &plan.weights, stale: &stale }, before)
+        Orders::new(&OrdersPlan { homes, members, near: &plan.near, weights: &plan.weights, stale }, before)
     }
 
     /// Returns, for each member of a region, true if it was not refreshed for longer than clients should be sent to it. What
