@@ -172,6 +172,7 @@ impl List<'_> {
             Written::Here(list) => return prefixes.extend(list.iter().map(|(prefix, _)| (*prefix, home))),
             Written::File(path, text) => (path, text),
         };
+        prefixes.reserve(text.bytes().filter(|octet| *octet == b'\n').count() + 1);
         let mut source = None;
         let faults = read_prefixes(text).filter_map(|(at, read)| match read {
             Ok(prefix) => {
