@@ -43,6 +43,7 @@ mod trees;
 mod united;
 mod zones;
 
+pub use clients::read_prefixes;
 pub use drains::{parse_pattern, parse_share};
 pub use plan::{describe_drain, describe_pattern};
 pub use server::default_socket;

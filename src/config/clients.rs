@@ -172,8 +172,9 @@ impl List<'_> {
             Written::Here(list) => return prefixes.extend(list.iter().map(|(prefix, _)| (*prefix, home))),
             Written::File(path, text) => (path, text),
         };
+        prefixes.reserve(text.bytes().filter(|octet| *octet == b'\n').count() + 1);
         let mut source = None;
-        let faults = read_lines(text).filter_map(|(at, read)| match read {
+        let faults = read_prefixes(text).filter_map(|(at, read)| match read {
             Ok(prefix) => {
                 prefixes.push((prefix, home));
                 None
@@ -191,7 +192,7 @@ impl List<'_> {
     fn places(&self) -> Box<dyn Iterator<Item = (Prefix, usize)> + '_> {
         match &self.written {
             Written::Here(list) => Box::new(list.iter().copied()),
-            Written::File(_, text) => Box::new(read_lines(text).filter_map(|(at, read)| Some((read.ok()?, at)))),
+            Written::File(_, text) => Box::new(read_prefixes(text).filter_map(|(at, read)| Some((read.ok()?, at)))),
         }
     }
 
@@ -268,7 +269,7 @@ fn read_file(reader: &mut Reader<'_>, path: &Path, at: usize) -> Option<String> 
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
-    if read_lines(&text).next().is_none() {
+    if read_prefixes(&text).next().is_none() {
         let message = "the file has no prefixes; write one on a line, such as 10.1.0.0/16".to_string();
         reader.error_elsewhere(Source::new(path, &text).error(0, message));
         return None;
@@ -292,8 +293,8 @@ fn read_octets(path: &Path) -> Result<Vec<u8>, FileError> {
     Ok(octets)
 }
 
-/// The lines of a file of prefixes that are not empty, with their positions: a prefix, or what is wrong.
-fn read_lines(text: &str) -> impl Iterator<Item = (usize, Result<Prefix, String>)> {
+/// The lines of a file of prefixes that are not empty, with the offsets at which they begin: a prefix, or what is wrong.
+pub fn read_prefixes(text: &str) -> impl Iterator<Item = (usize, Result<Prefix, String>)> {
     let mut next = 0;
     text.split_inclusive('\n').filter_map(move |line| {
         let start = next;
