@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use aggregator::clients::{Clients, Home};
 use aggregator::acl::Prefix;
+use aggregator::clients::{Clients, Home};
 use aggregator::config::read_prefixes;
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashSet;

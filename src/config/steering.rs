@@ -1,4 +1,4 @@
-//! The tables `steering` of regions and of names in them: to which members clients are led (`docs/answers.md`).
+//! The tables `steering` of regions and of names in them: to which members clients are led (`docs/steering.md`).
 //!
 //! Invariant: names have the steering of their region unless they say otherwise.
 //!
