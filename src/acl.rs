@@ -42,6 +42,11 @@ impl Prefix {
         Prefix { address, length: bits(address) }
     }
 
+    /// The network that an address is in; a length of more than its bits counts as all of them.
+    pub fn around(address: IpAddr, length: u8) -> Prefix {
+        Prefix { address: network_of(address, length), length: length.min(bits(address)) }
+    }
+
     /// Its first address.
     pub fn address(&self) -> IpAddr {
         self.address

@@ -27,6 +27,7 @@ use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::BootOutcome;
 use crate::log;
 use crate::terminal::Stream;
+use crate::view::lookup::Asking;
 use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
 use discover::DiscoverVerb;
@@ -161,6 +162,9 @@ enum Verb {
         /// A type of records, such as SRV [default: all that the name has]
         #[arg(value_name = "TYPE")]
         rtype: Option<TypeName>,
+        /// Tell what one client gets: its address, or the subnet that a resolver tells of, such as 192.0.2.0/24
+        #[arg(long, value_name = "ADDRESS[/LENGTH]", value_parser = read_client)]
+        client: Option<String>,
     },
     /// Take a datacenter, or names of it, out of its regions, after showing what that would do
     Drain(DrainOptions),
@@ -221,6 +225,11 @@ fn read_serial(text: &str) -> Result<u32, String> {
 /// Reads the name of a zone.
 fn read_name(text: &str) -> Result<Name, String> {
     Name::parse(text).map_err(|error| error.to_string())
+}
+
+/// Reads a client, which goes to the server as it is written.
+fn read_client(text: &str) -> Result<String, String> {
+    text.parse::<Asking>().map(|_| text.to_owned())
 }
 
 /// Carries out a command line; `run` and `demo` do what those verbs ask for.
@@ -304,7 +313,9 @@ fn run_verb(
         Verb::Diff { zone, from, to } => Request::Diff { zone, from, to },
         Verb::History { name, zone, limit } => Request::History { name, zone, limit },
         Verb::Rollback(options) => return rollback::rollback(&socket()?, &options, json),
-        Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
+        Verb::Lookup { name, rtype, client } => {
+            Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()), client }
+        }
         Verb::Drain(options) => return drain::drain(&socket()?, &options, json),
         Verb::Undrain(target) => target.undrain(),
         Verb::Top => return top::top(&socket()?),

@@ -134,6 +134,15 @@ impl Clients {
         }
     }
 
+    /// The longest prefix that contains all of a subnet, which gives its clients their home.
+    pub fn prefix_around(&self, subnet: Subnet) -> Option<Prefix> {
+        let length = match subnet.address {
+            IpAddr::V4(address) => self.v4.around(u32::from(address), subnet.length)?.length,
+            IpAddr::V6(address) => self.v6.around(u128::from(address), subnet.length)?.length,
+        };
+        Some(Prefix::around(subnet.address, length))
+    }
+
     /// Returns true if there are no prefixes, so that no client has a home.
     pub fn is_empty(&self) -> bool {
         self.v4.prefixes.is_empty() && self.v6.prefixes.is_empty()
@@ -314,6 +323,18 @@ impl<A: Address> Family<A> {
         }
     }
 
+    /// The longest prefix that contains all of a subnet.
+    fn around(&self, address: A, length: u8) -> Option<Kept> {
+        if self.starts.is_empty() {
+            return None;
+        }
+        let mut owner = self.prefixes.get(self.owners[self.range_of(address)] as usize);
+        while let Some(longer) = owner.filter(|prefix| prefix.length > length) {
+            owner = self.prefixes.get(longer.above as usize);
+        }
+        owner.copied()
+    }
+
     /// The home and the scope of a subnet.
     fn find(&self, address: A, length: u8) -> Found {
         if self.starts.is_empty() {
@@ -487,7 +508,10 @@ mod tests {
             prop_assert_eq!(table.home_of(address(value)), entry(&prefixes, address(value), 32).map(|(_, home)| home));
             let first = value & !u32::MAX.checked_shr(length.into()).unwrap_or(0);
             let found = table.find(Subnet { address: address(first), length });
-            prop_assert_eq!(found.home, entry(&prefixes, address(first), length).map(|(_, home)| home));
+            let longest = entry(&prefixes, address(first), length);
+            prop_assert_eq!(found.home, longest.map(|(_, home)| home));
+            let around = table.prefix_around(Subnet { address: address(first), length });
+            prop_assert_eq!(around, longest.map(|(prefix, _)| prefix));
             // Every address at which anything changes.
             let inside = |first: u32, length: u8| {
                 let last = first | u32::MAX.checked_shr(length.into()).unwrap_or(0);

@@ -107,6 +107,9 @@ pub enum Request {
         name: String,
         #[serde(default, rename = "type")]
         rtype: Option<String>,
+        /// The address or subnet of the client that asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<String>,
     },
     /// Tell where regions lead to sets larger than their own answers have.
     Leads,

@@ -18,6 +18,7 @@
 
 mod circle;
 mod course;
+mod explained;
 mod orders;
 mod picks;
 mod point;
@@ -28,6 +29,7 @@ mod table;
 mod tally;
 
 pub use course::Asker;
+pub use explained::{Candidate, Chosen, Explained, Order, Reach};
 pub use orders::{Nearness, Orders, OrdersPlan};
 pub use picks::Picked;
 pub use point::{Client, point};

@@ -72,7 +72,8 @@ fn every_response_is_as_described() {
          [zones]\n\"one.test\" = \"{address}\"\n\"two.test\" = \"{address}\"\n\"absent.test\" = \"{nobody}\"\n\
          \"tree.test\" = {{ zookeeper = \"{ensemble}\" }}\n\
          [zones.\"own.test\"]\nopenstack = [{{ type = \"identity\", url = \"https://id.own.test/v3\" }}]\n\
-         [aggregations]\n\"region.test\" = [\"one.test\", \"two.test\"]\n"
+         [clients]\n\"one.test\" = [\"10.1.0.0/16\"]\n\"two.test\" = [\"10.2.0.0/16\"]\n\
+         [aggregations.\"region.test\"]\nmembers = [\"one.test\", \"two.test\"]\nsteering = {{ prefer = \"nearest\" }}\n"
     );
     let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
     let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
@@ -155,6 +156,15 @@ fn every_response_is_as_described() {
         assert!(value["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{value}");
         ask("/api/v1/lookup", &format!("/api/v1/lookup?name={name}&type=TXT"), 200);
     }
+    for (client, home) in
+        [("10.1.2.3", json!("one.test.")), ("10.2.0.0/24", json!("two.test.")), ("192.0.2.1", json!(null))]
+    {
+        for name in ["www.region.test", "many.region.test", "clash.region.test", "alias.region.test", "one.test"] {
+            let value = ask("/api/v1/lookup", &format!("/api/v1/lookup?name={name}&client={client}"), 200);
+            assert_eq!(value["client"]["home"], home, "{value}");
+        }
+    }
+    ask("/api/v1/lookup", "/api/v1/lookup?name=a&client=somebody", 400);
     ask("/api/v1/lookup", "/api/v1/lookup", 400);
     ask("/api/v1/lookup", "/api/v1/lookup?name=a&type=NONSENSE", 400);
     ask("/api/v1/queries", "/api/v1/queries", 200);

@@ -91,6 +91,8 @@ fn wrong_usage_is_2() {
         &["lookup"],
         &["lookup", "a", "TYPE"],
         &["lookup", "a", "A", "B"],
+        &["lookup", "a", "--client", "somebody"],
+        &["lookup", "a", "--client", "192.0.2.1/24"],
         &["check", "--frequently"],
         &["demo", "--for", "soon"],
         &["demo", "--json"],
@@ -188,6 +190,10 @@ fn requests_and_replies_pass_through() {
         (&["diff", "a"], json!({ "verb": "diff", "zone": "a", "from": null, "to": null })),
         (&["lookup", "a"], json!({ "verb": "lookup", "name": "a", "type": null })),
         (&["lookup", "a", "srv"], json!({ "verb": "lookup", "name": "a", "type": "SRV" })),
+        (
+            &["lookup", "a", "--client", "192.0.2.0/24"],
+            json!({ "verb": "lookup", "name": "a", "type": null, "client": "192.0.2.0/24" }),
+        ),
         (
             &["diff", "a", "--from", "4294967295", "--to", "0"],
             json!({ "verb": "diff", "zone": "a", "from": 4_294_967_295_u32, "to": 0 }),

@@ -34,7 +34,10 @@ impl Ways {
             Request::History { name, zone, limit } => {
                 self.read(move |view| history::tell(&view.publisher.load(), name.as_deref(), zone.as_deref(), limit))
             }
-            Request::Lookup { name, rtype } => self.read(move |view| lookup::lookup(view, &name, rtype.as_deref())),
+            Request::Lookup { name, rtype, client } => self.read(move |view| {
+                let (rtype, client) = (rtype.as_deref(), client.as_deref());
+                lookup::lookup(view, &lookup::Question { name: &name, rtype, client })
+            }),
             Request::Leads => self.read(leads::leads),
             Request::Rollback(order) => self.in_turn(|ways, turn| pin(ways, order, turn)),
             Request::Release { zone, preview } => self.in_turn(move |ways, turn| release(ways, zone, preview, turn)),

@@ -39,8 +39,8 @@ impl Asker<'_> {
 }
 
 /// What keeps runs from a client.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rules {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rules {
     /// Shares, and that addresses are for clients at home only.
     All,
     HomeOnly,
@@ -73,6 +73,13 @@ pub(super) struct Course<'s> {
 impl<'s> Course<'s> {
     /// The course of an answer of at most so many records; none if the client gets what all get.
     pub fn new(set: &'s Steered, asker: Asker<'s>, most: u32) -> Option<Course<'s>> {
+        let course = Course::of(set, asker, most);
+        let is_as_for_all = !course.is_ordered() && set.runs.iter().all(|run| course.allows(run));
+        (!is_as_for_all).then_some(course)
+    }
+
+    /// The course of an answer of at most so many records.
+    pub fn of(set: &'s Steered, asker: Asker<'s>, most: u32) -> Course<'s> {
         let home = asker.home.and_then(|home| asker.orders.nearness(home));
         let own = home.and_then(|home| home.member);
         let rules = if asker.is_beside { Rules::HomeOnly } else { Rules::All };
@@ -88,33 +95,59 @@ impl<'s> Course<'s> {
                 None => course.draw().map_or(Order::Alike, Order::Drawn),
             };
         }
-        if !course.is_ordered() && set.runs.iter().all(|run| course.allows(run)) {
-            return None;
+        if course.may_end() {
+            course.last = course.reach(course.wanted(most));
         }
-        if course.is_ordered() && set.steering.prefer == Prefer::Nearest && !course.is_by_priority() {
-            course.last = course.reach(most);
-        }
-        Some(course)
+        course
+    }
+
+    /// Returns true if it ends behind the member with which there are enough records.
+    pub fn may_end(&self) -> bool {
+        self.is_ordered() && self.set.steering.prefer == Prefer::Nearest && !self.is_by_priority()
+    }
+
+    /// Number of records that are enough for an answer of at most so many: what does not fit is needed by nobody.
+    pub fn wanted(&self, most: u32) -> u32 {
+        u32::from(self.set.steering.at_least).min(most)
+    }
+
+    /// The same to its end, whatever is enough.
+    pub fn to_the_end(&self) -> Course<'s> {
+        Course { last: NOBODY, ..*self }
+    }
+
+    /// What keeps runs from the client.
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     /// The runs that the client gets.
     pub fn runs(&self) -> impl Iterator<Item = &'s Run> + Clone + use<'s> {
         let course = *self;
-        self.set.runs.iter().filter(move |run| course.allows(run) && course.rank(run.member) <= course.last)
+        self.set.runs.iter().filter(move |run| course.allows(run) && course.is_reached(run))
+    }
+
+    /// Returns true if it does not end before a run.
+    pub fn is_reached(&self, run: &Run) -> bool {
+        self.rank(run.member) <= self.last
     }
 
     /// Returns true if the client may have a run.
-    fn allows(&self, run: &Run) -> bool {
-        let is_at_home = !run.is_private || self.own == Some(run.member);
+    pub fn allows(&self, run: &Run) -> bool {
         match self.rules {
             Rules::None => true,
-            Rules::HomeOnly => is_at_home,
-            Rules::All => is_at_home && !self.is_drained_of(run),
+            Rules::HomeOnly => self.is_at_home(run),
+            Rules::All => self.is_at_home(run) && !self.is_drained_of(run),
         }
     }
 
+    /// Returns true if a run is for clients at home only and the client is, or for all.
+    pub fn is_at_home(&self, run: &Run) -> bool {
+        !run.is_private || self.own == Some(run.member)
+    }
+
     /// Returns true if the client is one of the share to which a drain gives nothing of a run.
-    fn is_drained_of(&self, run: &Run) -> bool {
+    pub fn is_drained_of(&self, run: &Run) -> bool {
         let member = || self.asker.orders.members().get(usize::from(run.member));
         run.share > 0
             && member()
@@ -135,6 +168,11 @@ impl<'s> Course<'s> {
     /// Returns true if some member comes first.
     pub fn is_ordered(&self) -> bool {
         !matches!(self.order, Order::Alike)
+    }
+
+    /// Returns true if a member was drawn, which comes first this time.
+    pub fn is_drawn(&self) -> bool {
+        matches!(self.order, Order::Drawn(_))
     }
 
     /// Returns true if the client is told by priorities which records are near.
@@ -194,20 +232,24 @@ impl<'s> Course<'s> {
         })
     }
 
+    /// Number of the records of a run that count for what is enough.
+    pub fn counted(&self, run: &Run) -> u32 {
+        run.counted.saturating_sub(self.repeated(run))
+    }
+
+    /// Number of the records of a run that nearer members give, too.
+    pub fn repeated(&self, run: &Run) -> u32 {
+        if !self.set.is_shared {
+            return 0;
+        }
+        (run.start..run.end).filter(|index| self.is_repeated(run, *index)).count() as u32
+    }
+
     /// The rank with which there are enough records.
-    fn reach(&self, most: u32) -> u16 {
-        // What does not fit into the answer is needed by nobody.
-        let wanted = u32::from(self.set.steering.at_least).min(most);
+    fn reach(&self, wanted: u32) -> u16 {
         let (mut found, mut rank) = (0, self.next_rank(None));
         while let Some(at) = rank {
-            let here = self.runs().filter(|run| self.rank(run.member) == at);
-            let repeated =
-                |run: &Run| (run.start..run.end).filter(|index| self.is_repeated(run, *index)).count() as u32;
-            let counted = |run: &Run| match self.set.is_shared {
-                true => run.counted - repeated(run).min(run.counted),
-                false => run.counted,
-            };
-            found += here.map(counted).sum::<u32>();
+            found += self.runs().filter(|run| self.rank(run.member) == at).map(|run| self.counted(run)).sum::<u32>();
             if found >= wanted {
                 return at;
             }

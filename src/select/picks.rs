@@ -105,6 +105,12 @@ impl<'s> Picks<'s> {
         self.course.served()
     }
 
+    /// Offsets of the records that are chosen from, those of several members several times.
+    pub(super) fn offsets(&self) -> impl Iterator<Item = u32> + use<'s> {
+        let set = self.course.set;
+        self.course.runs().flat_map(|run| run.start..run.end).map(|index| set.offsets[index as usize])
+    }
+
     /// Begins with the next priority.
     fn begin_tier(&mut self, behind: Option<u16>) {
         let next = |behind: Option<u16>| {
@@ -246,12 +252,9 @@ impl<'s> Picks<'s> {
             Part::More(_) | Part::End => self.part = Part::End,
         }
     }
-}
 
-impl Iterator for Picks<'_> {
-    type Item = Picked;
-
-    fn next(&mut self) -> Option<Picked> {
+    /// The next record, with the member for which it counts.
+    pub(super) fn next_of(&mut self) -> Option<(u16, Picked)> {
         while self.left > 0 && self.part != Part::End {
             let found = if self.here > 0 { self.step() } else { None };
             let Some((run, index)) = found else {
@@ -273,8 +276,16 @@ impl Iterator for Picks<'_> {
             let by_nearness =
                 || self.course.rank(run.member).min(LAST_RANK) * RANK_STEP + run.priority.min(RANK_STEP - 1);
             let priority = self.course.is_by_priority().then(by_nearness);
-            return Some(Picked { offset: self.course.set.offsets[index as usize], priority });
+            return Some((run.member, Picked { offset: self.course.set.offsets[index as usize], priority }));
         }
         None
+    }
+}
+
+impl Iterator for Picks<'_> {
+    type Item = Picked;
+
+    fn next(&mut self) -> Option<Picked> {
+        self.next_of().map(|(_, picked)| picked)
     }
 }

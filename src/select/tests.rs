@@ -251,4 +251,5 @@ fn what_answers_are_not_over_is_counted_as_sets_come_and_go() {
     assert_ne!(selections.kept(), Large::default());
 }
 
+mod explained;
 mod steered;

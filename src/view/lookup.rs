@@ -11,11 +11,16 @@
 //! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's
 //! answers know nothing of it.
 
+mod client;
 mod regions;
 mod report;
 mod seen;
 mod sets;
 mod text;
+mod uneven;
+
+pub use client::Asking;
+pub use client::report::{AnswerReport, CandidateReport, ChosenReport, ClientReport, StepClient, UnevenReport};
 
 pub use report::{
     ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
@@ -30,22 +35,34 @@ use crate::keeper::{MemberStatus, PinStatus, Snapshot};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
+use client::Seen;
 use report::TreeReport;
 use std::time::Instant;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, TypeName, rtype};
 
+/// A question as an operator writes it.
+#[derive(Clone, Copy, Default)]
+pub struct Question<'a> {
+    pub name: &'a str,
+    /// None for all types.
+    pub rtype: Option<&'a str>,
+    /// The client for whom it is answered, if anybody's answer is meant.
+    pub client: Option<&'a str>,
+}
+
 /// Explains a name to an operator.
-pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, String> {
-    let lookup = explain_now(view, name, rtype)?;
+pub fn lookup(view: &Handle, question: &Question<'_>) -> Result<Reply, String> {
+    let lookup = explain_now(view, question)?;
     Ok(Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) })
 }
 
 /// Explains a name's answer at this moment, or returns the error in the question. A tree that is just being read keeps
 /// whoever looks into it waiting.
-pub fn explain_now(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Lookup, String> {
-    let (name, rtype) = read_question(name, rtype)?;
-    let mut lookup = explain(&view.snapshots.load(), &name, rtype);
+pub fn explain_now(view: &Handle, question: &Question<'_>) -> Result<Lookup, String> {
+    let (name, rtype) = read_question(question.name, question.rtype)?;
+    let client = question.client.map(str::parse).transpose()?;
+    let mut lookup = explain(&view.snapshots.load(), &name, rtype, client);
     for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
         add_source(&view.sources, report);
     }
@@ -82,13 +99,15 @@ fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>),
     }
 }
 
-/// Explains a name, for one type or all that it has; types that are not data have no explanation.
-pub fn explain(view: &Snapshot, name: &Name, rtype: Option<u16>) -> Lookup {
+/// Explains a name, for one type or all that it has, and for a client if one is named; types that are not data have no
+/// explanation.
+pub fn explain(view: &Snapshot, name: &Name, rtype: Option<u16>, client: Option<Asking>) -> Lookup {
+    let seen = client.map(|client| Seen::new(&view.published, client));
     let wanted = rtype.filter(|rtype| *rtype != rtype::ANY);
     let mut steps: Vec<LookupStep> = Vec::new();
     let mut next = Some(name.clone());
     while let Some(name) = next.take() {
-        let step = explain_step(view, &name, wanted, steps.is_empty());
+        let step = explain_step(view, &name, wanted, seen, steps.is_empty());
         let follows = steps.len() < MAX_ALIASES;
         next = step.target().filter(|target| follows && **target != name).cloned();
         steps.push(step);
@@ -96,15 +115,20 @@ pub fn explain(view: &Snapshot, name: &Name, rtype: Option<u16>) -> Lookup {
     }
     let rcode = steps.last().map_or("NOERROR", |step| step.rcode);
     let rtype = wanted.map(|rtype| TypeName(rtype).to_string());
-    Lookup { name: name.clone(), rtype, rcode, generation: view.published.generation, steps }
+    let client = seen.map(|seen| seen.report(&view.published));
+    Lookup { name: name.clone(), rtype, client, rcode, generation: view.published.generation, steps }
 }
 
 /// Explains one name of a chain.
-fn explain_step(view: &Snapshot, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
+fn explain_step(view: &Snapshot, name: &Name, wanted: Option<u16>, seen: Option<Seen>, first: bool) -> LookupStep {
     let served = answer::zone_for(&view.published, name.as_wire(), wanted.unwrap_or(rtype::ANY));
     let mut step = LookupStep::new(name.clone());
     if let Some(served) = served {
         explain_in(view, served, wanted, first, &mut step);
+        if let Some(zone) = served.answerable() {
+            uneven::add_uneven(view, served, zone, wanted, &mut step);
+            seen.into_iter().for_each(|seen| client::add_client(view, served, zone, wanted, seen, &mut step));
+        }
     }
     step.rcode = step.outcome.rcode(first);
     step.explanation = text::explain_outcome(&step);

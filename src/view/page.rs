@@ -23,7 +23,7 @@ mod zone;
 
 use super::Handle;
 use super::diff::{self, Changes};
-use super::lookup::{Lookup, explain_now};
+use super::lookup::{Lookup, Question, explain_now};
 use super::report::Report;
 use super::text::unix_now;
 use crate::config::Config;
@@ -105,6 +105,7 @@ struct Shell {
     /// Text in the search box.
     asked: String,
     rtype: String,
+    client: String,
 }
 
 /// The types that the search box offers beside all.
@@ -190,14 +191,13 @@ impl Page {
 
     /// Writes the page that explains a name's answer.
     async fn lookup_page(&self, query: &HashMap<String, String>) -> Result<Content, Refused> {
-        let text = |key: &str| query.get(key).map(|text| text.trim().to_owned()).unwrap_or_default();
-        let (name, rtype) = (text("name"), text("type"));
+        let [name, rtype, client] = ["name", "type", "client"].map(|key| text_of(query, key).to_owned());
         let title = if name.is_empty() { "Lookup".to_owned() } else { format!("Lookup of {name}") };
-        let shell = Shell { asked: name.clone(), rtype: rtype.clone(), ..self.shell(&title, "") };
+        let shell = Shell { asked: name.clone(), rtype, client, ..self.shell(&title, "") };
         if name.is_empty() {
             return Ok(write_page(200, &LookupPage::new(shell, None)));
         }
-        let (status, explained) = match self.lookup(name, rtype).await {
+        let (status, explained) = match self.lookup(query).await {
             Err((400, error)) => (400, Err(error)),
             explained => (200, Ok(explained?)),
         };
@@ -226,9 +226,13 @@ impl Page {
     }
 
     /// Explains a name's answer; fails if the question is malformed.
-    async fn lookup(&self, name: String, rtype: String) -> Result<Lookup, Refused> {
-        let view = self.view.clone();
-        let explain = move || explain_now(&view, &name, Some(&*rtype).filter(|rtype| !rtype.is_empty()));
+    async fn lookup(&self, query: &HashMap<String, String>) -> Result<Lookup, Refused> {
+        let (view, texts) = (self.view.clone(), ["name", "type", "client"].map(|key| text_of(query, key).to_owned()));
+        let explain = move || {
+            let [name, rtype, client] = &texts;
+            let [rtype, client] = [rtype, client].map(|text| Some(&**text).filter(|text| !text.is_empty()));
+            explain_now(&view, &Question { name, rtype, client })
+        };
         in_thread(explain).await?.map_err(|error| (400, error))
     }
 
@@ -321,9 +325,14 @@ fn busy() -> Refused {
     (503, "The server is busy; try again in a moment.".to_owned())
 }
 
+/// A text of a query; empty if it has none.
+fn text_of<'q>(query: &'q HashMap<String, String>, key: &str) -> &'q str {
+    query.get(key).map(|text| text.trim()).unwrap_or_default()
+}
+
 /// A number of a query, if it has one.
 fn number_of<T: FromStr>(query: &HashMap<String, String>, key: &str) -> Result<Option<T>, Refused> {
-    let text = query.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
+    let text = Some(text_of(query, key)).filter(|text| !text.is_empty());
     text.map(|text| text.parse().map_err(|_| (400, format!("\"{key}\" is no number")))).transpose()
 }
 

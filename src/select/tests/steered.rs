@@ -7,28 +7,28 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// What a test knows of a set: for each record its givers, whether each of them holds it only, and who gets it.
 #[derive(Clone, Debug)]
-struct World {
+pub(super) struct World {
     /// By record: the members that give it.
-    givers: Vec<BTreeSet<u16>>,
+    pub givers: Vec<BTreeSet<u16>>,
     /// Records that a member holds, and that only its clients get.
-    held: BTreeSet<(u16, u32)>,
-    private: BTreeSet<(u16, u32)>,
-    shares: Vec<u8>,
-    steering: Steering,
-    law: Law,
-    stale: Vec<bool>,
-    weights: Vec<u32>,
+    pub held: BTreeSet<(u16, u32)>,
+    pub private: BTreeSet<(u16, u32)>,
+    pub shares: Vec<u8>,
+    pub steering: Steering,
+    pub law: Law,
+    pub stale: Vec<bool>,
+    pub weights: Vec<u32>,
 }
 
-const MEMBERS: usize = 4;
+pub(super) const MEMBERS: usize = 4;
 
-fn members() -> Vec<Name> {
+pub(super) fn members() -> Vec<Name> {
     (1..=MEMBERS).map(|number| Name::parse(&format!("w{number}.x")).unwrap()).collect()
 }
 
 impl World {
     /// A set in which every member gives records of its own.
-    fn of(counts: [u32; MEMBERS], prefer: Prefer, at_least: u16) -> World {
+    pub fn of(counts: [u32; MEMBERS], prefer: Prefer, at_least: u16) -> World {
         let each = |(member, count): (u16, u32)| (0..count).map(move |_| BTreeSet::from([member]));
         World {
             givers: (0..).zip(counts).flat_map(each).collect(),
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    fn given(&self) -> Vec<Given> {
+    pub fn given(&self) -> Vec<Given> {
         let of = |member: u16| Given {
             records: (0..).zip(&self.givers).filter(|(_, givers)| givers.contains(&member)).map(|(n, _)| n).collect(),
             held: self.held.iter().filter(|(of, _)| *of == member).map(|(_, record)| *record).collect(),
@@ -53,7 +53,7 @@ impl World {
         (0..MEMBERS as u16).map(of).collect()
     }
 
-    fn orders(&self) -> Orders {
+    pub fn orders(&self) -> Orders {
         let weights: Vec<(Name, u32)> = members().into_iter().zip(self.weights.iter().copied()).collect();
         let homes = [members(), vec![Name::parse("elsewhere").unwrap()]].concat();
         let plan = OrdersPlan { homes: &homes, members: &members(), near: &[], weights: &weights, stale: &self.stale };
@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-fn set_of(world: &World, kind: u16) -> RRset {
+pub(super) fn set_of(world: &World, kind: u16) -> RRset {
     let target = Name::parse("t.x").unwrap();
     let rdata = |number: u32| match kind {
         rtype::SRV => {
@@ -109,7 +109,13 @@ fn set_of(world: &World, kind: u16) -> RRset {
 }
 
 /// The numbers of the records of an answer, with the priorities that they get, in order.
-fn ask(world: &World, kind: u16, home: Option<u16>, client: u32, turn: u32) -> Option<Vec<(u32, Option<u16>)>> {
+pub(super) fn ask(
+    world: &World,
+    kind: u16,
+    home: Option<u16>,
+    client: u32,
+    turn: u32,
+) -> Option<Vec<(u32, Option<u16>)>> {
     let set = set_of(world, kind);
     let treatment = Treatment { law: world.law, steering: world.steering };
     let made = Selection::new(owner().as_wire(), set.as_set(), treatment, &world.given())?;
@@ -124,7 +130,7 @@ fn ask(world: &World, kind: u16, home: Option<u16>, client: u32, turn: u32) -> O
     Some(window.map(|picked| (number(picked.offset), picked.priority)).collect())
 }
 
-fn client_of(number: u32) -> Client {
+pub(super) fn client_of(number: u32) -> Client {
     Client::from_source(IpAddr::V4(Ipv4Addr::from(number)))
 }
 
@@ -266,7 +272,7 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
     }
 }
 
-fn arbitrary_world() -> impl Strategy<Value = World> {
+pub(super) fn arbitrary_world() -> impl Strategy<Value = World> {
     let record = prop::collection::btree_set(0..MEMBERS as u16, 0..3);
     let marks = || prop::collection::btree_set((0..MEMBERS as u16, 0..12u32), 0..6);
     let steering = (

@@ -1,5 +1,6 @@
 //! Parts of an explanation, as `--json` prints them.
 
+use super::client::report::{ClientReport, StepClient, UnevenReport};
 use crate::keeper::{MemberStatus, PinStatus, ZoneStatus};
 use crate::publish::State;
 use crate::select::Pick;
@@ -21,6 +22,8 @@ pub struct Lookup {
     /// Type that was asked for; none for all types.
     #[serde(rename = "type")]
     pub rtype: Option<String>,
+    /// The client for whom it is explained; none unless one is named.
+    pub client: Option<ClientReport>,
     /// The response code that a client gets.
     pub rcode: &'static str,
     pub generation: u64,
@@ -45,6 +48,10 @@ pub struct LookupStep {
     pub records: Vec<RecordReport>,
     /// Sets of the name of which answers have a part, or that are larger than clients take.
     pub sets: Vec<SetReport>,
+    /// What the client gets that is named in the question.
+    pub client: Option<StepClient>,
+    /// Members with addresses of one family only, whose clients get those of the other from elsewhere.
+    pub uneven: Vec<UnevenReport>,
     /// Records that the name had, as far back as the zone's history reaches.
     pub gone: Vec<GoneReport>,
     /// Records of a region's members that are not in the region.
@@ -69,12 +76,19 @@ impl LookupStep {
             owner: None,
             records: Vec::new(),
             sets: Vec::new(),
+            client: None,
+            uneven: Vec::new(),
             gone: Vec::new(),
             left_out: Vec::new(),
             conflicts: Vec::new(),
             sources: Vec::new(),
             regions: Vec::new(),
         }
+    }
+
+    /// Returns true if the answer has records of the name.
+    pub fn has_records(&self) -> bool {
+        self.outcome == RecordFate::Records
     }
 
     /// The name that the answer goes on with.
@@ -196,8 +210,10 @@ pub struct SetReport {
     #[serde(rename = "type")]
     pub rtype: String,
     pub records: u32,
-    /// Records of it that an answer has.
+    /// Records of it that an answer has at most.
     pub answered: u32,
+    /// True if the client's home decides which they are.
+    pub by_home: bool,
     /// Limits that the whole set is over.
     pub over: Vec<SizeLimit>,
     /// What cuts answers; none if nothing does.

@@ -1,6 +1,6 @@
 //! Sets of a name that are cut in answers, or larger than clients take.
 
-use super::report::{LawReport, LookupStep, RecordFate, SetReport};
+use super::report::{LawReport, LookupStep, SetReport};
 use crate::keeper::Snapshot;
 use crate::publish::Served;
 use crate::select::{Selection, Treatment};
@@ -9,7 +9,7 @@ use wire::rr::{Set, TypeName};
 
 /// Tells the sets of a step of which answers have a part, or that are over a limit.
 pub fn add_sets(view: &Snapshot, served: &Served, zone: &Zone, wanted: Option<u16>, step: &mut LookupStep) {
-    let Some(node) = zone.get(step.asked().as_wire()).filter(|_| step.outcome == RecordFate::Records) else { return };
+    let Some(node) = zone.get(step.asked().as_wire()).filter(|_| step.has_records()) else { return };
     let plan = view.answers.get(&served.origin);
     let law = |selection: &Selection| {
         let plan = plan?;
@@ -25,9 +25,11 @@ pub fn add_sets(view: &Snapshot, served: &Served, zone: &Zone, wanted: Option<u1
         let selection = served.selections.find(node.owner(), set);
         let answered = selection.map_or(set.count, Selection::most);
         let rtype = TypeName(set.rtype).to_string();
-        SetReport { rtype, records: set.count, answered, over, law: selection.and_then(law) }
+        let law = selection.filter(|selection| selection.is_cut()).and_then(law);
+        let by_home = selection.is_some_and(Selection::is_by_home);
+        SetReport { rtype, records: set.count, answered, by_home, over, law }
     };
     let asked = node.rrsets().filter(|set| wanted.is_none_or(|wanted| wanted == set.rtype));
-    let told = asked.map(tell).filter(|set| set.answered < set.records || !set.over.is_empty());
+    let told = asked.map(tell).filter(|set| set.answered < set.records || set.by_home || !set.over.is_empty());
     step.sets = told.collect();
 }

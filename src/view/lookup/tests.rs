@@ -1,11 +1,14 @@
 //! Explanations against the answers that they explain, and in words.
 
 use super::*;
+use crate::clients::Clients;
 use crate::keeper::{Contact, Lifetime, RegionSnapshot, SourceZone};
 use crate::merge::tests::{plain, plan};
-use crate::merge::{AnswersPlan, Giver, NamePattern, OwnerPattern, RdataNames, Region, RegionPlan, Selected};
+use crate::merge::{
+    AnswersPlan, Giver, NamePattern, OwnerPattern, RdataNames, Region, RegionPlan, Selected, Shares, TracedMember,
+};
 use crate::publish::{Identity, Published, Unknown};
-use crate::select::{Law, Pick, Treatment};
+use crate::select::{Law, Orders, OrdersPlan, Pick, Treatment};
 use crate::zone::History;
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
@@ -13,6 +16,8 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+mod client;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -83,7 +88,7 @@ pub fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> Sna
 
 /// The explanation of a name as text, without the parts about members and regions.
 fn told(view: &Snapshot, at: &str, rtype: Option<u16>) -> String {
-    let text = explain(view, &name(at), rtype).describe();
+    let text = explain(view, &name(at), rtype, None).describe();
     let lines = text.lines().scan(false, |aside, line| {
         *aside = matches!(line, "  members" | "  source" | "  regions") || *aside && line.starts_with("    ");
         Some((!*aside).then_some(line))
@@ -95,7 +100,7 @@ fn told(view: &Snapshot, at: &str, rtype: Option<u16>) -> String {
 fn a_region_name_tells_who_gave_what() {
     let first = "Web.svc 60 A 10.0.0.1\nweb.svc 60 A 192.0.2.1\nweb.svc 30 SRV 80 a";
     let view = two(|plan| plan.rdata_names = RdataNames::Rewrite, first, "web.svc 30 A 10.0.0.1\nweb.svc 9 CNAME b");
-    let text = explain(&view, &name("web.svc.w.x"), None).describe();
+    let text = explain(&view, &name("web.svc.w.x"), None, None).describe();
     let expected = "\
 web.svc.w.x.
   NOERROR: 3 records in region w.x.
@@ -180,7 +185,7 @@ a.w1.x.
   regions
     w.x.: a.w.x., 1 of 1 record
 ";
-    assert_eq!(explain(&view, &name("x.w1.x"), Some(rtype::A)).describe(), expected);
+    assert_eq!(explain(&view, &name("x.w1.x"), Some(rtype::A), None).describe(), expected);
 }
 
 #[test]
@@ -188,7 +193,7 @@ fn names_without_records_tell_why() {
     let lines = "a.b 30 A 192.0.2.1\n*.s 30 TXT t\nsub 30 NS ns.sub\nns.sub 30 A 192.0.2.9\nd 30 DNAME far.example.";
     let view = two(|_| (), lines, "");
     let outcome = |at: &str, rtype: Option<u16>| {
-        let lookup = explain(&view, &name(at), rtype);
+        let lookup = explain(&view, &name(at), rtype, None);
         let last = lookup.steps.last().unwrap();
         format!("{} {}", lookup.rcode, last.explanation)
     };
@@ -209,12 +214,12 @@ fn names_without_records_tell_why() {
     ] {
         assert_eq!(outcome(at, rtype), expected, "{at}");
     }
-    let dname = &explain(&view, &name("h.d.w.x"), None).steps[0];
+    let dname = &explain(&view, &name("h.d.w.x"), None, None).steps[0];
     assert_eq!(dname.explanation, "the DNAME of d.w.x. in region w.x. leads to h.far.example.");
     let text = "@ 30 SOA 1\na 30 TYPE65440 broken\nb 30 TYPE65440 -";
     let placeholders = self::view(plan(&["w1.x"]), &[Some(text.into())], true);
     let at = |at: &str, rtype: Option<u16>| {
-        let lookup = explain(&placeholders, &name(at), rtype);
+        let lookup = explain(&placeholders, &name(at), rtype, None);
         format!("{} {}", lookup.rcode, lookup.steps[0].explanation)
     };
     assert_eq!(at("a.w.x", None), "SERVFAIL region w.x. has the name, whose data cannot be read: broken");
@@ -224,7 +229,7 @@ fn names_without_records_tell_why() {
     assert_eq!(at("c.w1.x", None), refused);
     let waiting = self::view(plan(&["w1.x"]), &[None], false);
     let at = |at: &str| {
-        let lookup = explain(&waiting, &name(at), None);
+        let lookup = explain(&waiting, &name(at), None, None);
         format!("{} {}", lookup.rcode, lookup.steps[0].explanation)
     };
     assert_eq!(at("a.w1.x"), "SERVFAIL zone w1.x. has not been loaded yet");
@@ -248,7 +253,7 @@ fn a_name_too_long_for_the_region_is_told_at_its_member() {
     plan.origin = name("a-much-longer-region.x");
     let long = format!("{label}.{label}.{label}.{}", "l".repeat(55));
     let view = view(plan, &[Some(format!("@ 30 SOA 1\n{long} 30 A 192.0.2.1"))], false);
-    let text = explain(&view, &name(&format!("{long}.w1.x")), None).describe();
+    let text = explain(&view, &name(&format!("{long}.w1.x")), None, None).describe();
     assert!(
         text.ends_with("a-much-longer-region.x.: name-too-long: the name would be longer than 255 octets there\n"),
         "{text}"
@@ -257,18 +262,33 @@ fn a_name_too_long_for_the_region_is_told_at_its_member() {
 
 /// Gives the region w.x of a view laws of answers, one of them for the names below `seeds`.
 pub fn answer_by(view: &mut Snapshot, [usual, seeds]: [Law; 2]) {
-    let origin = name("w.x");
     let names = vec![(NamePattern::parse("*.seeds").unwrap(), Treatment { law: seeds, ..Treatment::PLAIN })];
-    let plan = Arc::new(AnswersPlan { names, ..AnswersPlan::new(usual) });
+    steer(view, AnswersPlan { names, ..AnswersPlan::new(usual) }, &Clients::default(), &[]);
+}
+
+/// Gives the region w.x of a view a plan of its answers, clients, and members that are stale.
+fn steer(view: &mut Snapshot, plan: AnswersPlan, clients: &Clients, stale: &[bool]) {
+    let (origin, plan) = (name("w.x"), Arc::new(plan));
     let region = &view.regions[&origin];
     let zone = region.served.clone().unwrap();
-    let members =
-        region.members.iter().map(|member| Giver { zone: member.taken.clone(), ..Giver::default() }).collect();
+    let shares = view.drains.iter().filter_map(|drain| Some((&drain.target.member, drain.share?)));
+    let shares: HashMap<&Name, u8> = shares.collect();
+    let giver = |(member, name): (&TracedMember, &Name)| {
+        let mut own = Shares::default();
+        shares.get(name).into_iter().for_each(|share| own.add(None, *share));
+        Giver { zone: member.taken.clone(), shares: own, ..Giver::default() }
+    };
+    let members = region.members.iter().zip(&region.plan.members).map(giver).collect();
     let selected = Selected::new(None, &plan, &zone, Some(&region.plan), members, Instant::now());
     let mut served = Served::clone(view.published.get(&origin).unwrap());
     served.selections = selected.selections;
+    let (homes, members) = (clients.homes(), &region.plan.members);
+    let orders = OrdersPlan { homes, members, near: &plan.near, weights: &plan.weights, stale };
+    served.selections.orders = Arc::new(Orders::new(&orders, None));
     let all = view.published.iter().filter(|other| other.origin != origin).cloned().chain([Arc::new(served)]);
-    view.published = Arc::new(Published::new(Identity::default(), all.collect::<Vec<_>>(), 7));
+    let mut published = Published::new(Identity::default(), all.collect::<Vec<_>>(), 7);
+    published.clients = Arc::new(clients.clone());
+    view.published = Arc::new(published);
     view.answers = HashMap::from([(origin, plan)]);
 }
 
@@ -284,7 +304,7 @@ fn what_answers_have_of_a_large_set_is_told_with_the_law() {
     let law = |max, pick| Law { max: NonZeroU32::new(max), pick };
     answer_by(&mut view, [law(8, Pick::Rotate), law(16, Pick::Client)]);
     let told = |view: &Snapshot, at: &str| -> Vec<String> {
-        explain(view, &name(at), None).steps[0].sets.iter().map(SetReport::describe).collect()
+        explain(view, &name(at), None, None).steps[0].sets.iter().map(SetReport::describe).collect()
     };
     for (at, expected) in [
         ("web.w.x", "A: 120 records, more than a datagram, 100 records; an answer has 8, others each time (max = 8)"),
@@ -297,20 +317,20 @@ fn what_answers_have_of_a_large_set_is_told_with_the_law() {
         ("web.w1.x", "A: 120 records, more than a datagram, 100 records; answers have all of them"),
     ] {
         assert_eq!(told(&view, at), [expected], "{at}");
-        let text = explain(&view, &name(at), None).describe();
+        let text = explain(&view, &name(at), None, None).describe();
         assert!(text.contains(&format!("\n  {expected}\n")), "{text}");
         // A question has as many records as are told.
         let kind = if at.starts_with("list") { rtype::PTR } else { rtype::A };
         let mut out = vec![0; 65_535];
         answer::answer(&view.published, &question(&name(at), kind), false, 0, &mut out).unwrap();
-        let step = &explain(&view, &name(at), Some(kind)).steps[0];
+        let step = &explain(&view, &name(at), Some(kind), None).steps[0];
         assert_eq!(u32::from(u16::from_be_bytes([out[6], out[7]])), step.sets[0].answered, "{at}");
     }
     assert_eq!(told(&view, "few.w.x"), Vec::<String>::new());
-    assert_eq!(explain(&view, &name("web.w.x"), Some(rtype::TXT)).steps[0].sets, []);
-    let data = serde_json::json!(explain(&view, &name("a.seeds.w.x"), Some(rtype::A)));
+    assert_eq!(explain(&view, &name("web.w.x"), Some(rtype::TXT), None).steps[0].sets, []);
+    let data = serde_json::json!(explain(&view, &name("a.seeds.w.x"), Some(rtype::A), None));
     let expected = serde_json::json!([{
-        "type": "A", "records": 20, "answered": 16, "over": [],
+        "type": "A", "records": 20, "answered": 16, "by_home": false, "over": [],
         "law": { "max": 16, "pick": "client", "match": "*.seeds" },
     }]);
     assert_eq!(data["steps"][0]["sets"], expected);
@@ -319,7 +339,7 @@ fn what_answers_have_of_a_large_set_is_told_with_the_law() {
 #[test]
 fn programs_get_the_same() {
     let view = two(|_| (), "a 30 A 192.0.2.1", "a 60 A 192.0.2.1");
-    let data = serde_json::json!(explain(&view, &name("a.w.x"), Some(rtype::A)));
+    let data = serde_json::json!(explain(&view, &name("a.w.x"), Some(rtype::A), None));
     assert_eq!((&data["rcode"], &data["type"], &data["generation"]), (&"NOERROR".into(), &"A".into(), &7.into()));
     let step = &data["steps"][0];
     assert_eq!((&step["outcome"], &step["zone"]["kind"]), (&"records".into(), &"region".into()));
@@ -366,7 +386,7 @@ proptest! {
         let view = view(plan, &texts, refusing);
         for (labels, origin, qtype) in asked {
             let at = name(&format!("{labels}{origin}"));
-            let lookup = explain(&view, &at, Some(qtype));
+            let lookup = explain(&view, &at, Some(qtype), None);
             let mut out = vec![0; 65_535];
             let response = answer::answer(&view.published, &question(&at, qtype), false, 0, &mut out).unwrap();
             let rcode = ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN"][usize::from(response.rcode)];

@@ -1,5 +1,6 @@
 //! Explanation as text for people.
 
+use super::client::report::count as count_of;
 use super::report::{
     Given, GoneReport, LawReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
     SetReport, SourceReport, TreeReport,
@@ -15,8 +16,9 @@ impl Lookup {
     /// Returns the whole explanation as text, a block for each name of the chain.
     pub fn describe(&self) -> String {
         let mut text = String::new();
+        let client = self.client.as_ref().map(|client| client.describe());
         for step in &self.steps {
-            write_step(&mut text, step);
+            write_step(&mut text, step, client.as_deref());
         }
         text
     }
@@ -69,7 +71,7 @@ pub fn explain_outcome(step: &LookupStep) -> String {
 }
 
 /// Writes one name of the chain.
-fn write_step(text: &mut String, step: &LookupStep) {
+fn write_step(text: &mut String, step: &LookupStep, client: Option<&str>) {
     _ = writeln!(text, "{}", step.name);
     _ = writeln!(text, "  {}: {}", step.rcode, step.explanation);
     if let Some(zone) = &step.zone {
@@ -82,7 +84,11 @@ fn write_step(text: &mut String, step: &LookupStep) {
     }
     let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
     step.sets.iter().for_each(|set| _ = writeln!(text, "  {}", set.describe()));
+    step.uneven.iter().for_each(|uneven| _ = writeln!(text, "  {}", uneven.describe()));
     step.records.iter().for_each(|record| write_record(text, record));
+    if let (Some(client), Some(step)) = (client, &step.client) {
+        step.write(text, client);
+    }
     if !step.gone.is_empty() {
         _ = writeln!(text, "  gone");
         step.gone.iter().for_each(|gone| write_gone(text, gone));
@@ -107,21 +113,27 @@ fn write_step(text: &mut String, step: &LookupStep) {
 impl SetReport {
     /// How large the set is, and what answers have of it, in one line.
     pub fn describe(&self) -> String {
-        let SetReport { rtype, records, answered, over, law } = self;
+        let SetReport { rtype, records, answered, by_home, over, law } = self;
         let is_no_message = over.contains(&SizeLimit::Message);
         let over: Vec<String> = over.iter().map(|limit| sizes::name(*limit)).collect();
         let over = if over.is_empty() { String::new() } else { format!(", more than {}", over.join(", ")) };
+        let all = count_of(*records, "record") + &over;
         let Some(LawReport { max, pick, pattern }) = law else {
-            let all = if is_no_message { "no answer has all of them" } else { "answers have all of them" };
-            return format!("{rtype}: {records} records{over}; {all}");
+            let which = match (*by_home, is_no_message) {
+                (true, _) => "answers depend on the client's home",
+                (false, true) => "no answer has all of them",
+                (false, false) => "answers have all of them",
+            };
+            return format!("{rtype}: {all}; {which}");
         };
         let which = match pick {
+            _ if *by_home => "by the client's home",
             Some(Pick::Rotate) => "others each time",
             Some(Pick::Client) => "the same for a client",
             None => "always the same",
         };
         let pattern = pattern.as_ref().map(|pattern| format!(" for \"{pattern}\"")).unwrap_or_default();
-        format!("{rtype}: {records} records{over}; an answer has {answered}, {which} (max = {max}{pattern})")
+        format!("{rtype}: {all}; an answer has {answered}, {which} (max = {max}{pattern})")
     }
 }
 

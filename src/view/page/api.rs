@@ -59,9 +59,10 @@ impl Page {
                 Ok(self.compare(self.served(zone)?, query).await?.to_json_first(limit))
             }
             ["lookup"] => {
-                let name = query.get("name").ok_or_else(|| (400, "\"name\" is missing".to_owned()))?;
-                let rtype = query.get("type").cloned().unwrap_or_default();
-                Ok(json!(self.lookup(name.trim().to_owned(), rtype.trim().to_owned()).await?))
+                if !query.contains_key("name") {
+                    return Err((400, "\"name\" is missing".to_owned()));
+                }
+                Ok(json!(self.lookup(query).await?))
             }
             _ => Err((404, NO_PATH.to_owned())),
         }

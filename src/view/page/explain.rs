@@ -8,8 +8,8 @@ use super::rows::Fact;
 use crate::view::columns::{Column, Table, Value, table};
 use crate::view::diff::Changes;
 use crate::view::lookup::{
-    ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordReport, RegionUse, SeenReport, SetReport,
-    SourceReport, ZoneReport,
+    AnswerReport, CandidateReport, ChosenReport, ClientReport, ConflictReport, Given, LeftOutReport, Lookup,
+    LookupStep, RecordReport, RegionUse, SeenReport, SetReport, SourceReport, StepClient, UnevenReport, ZoneReport,
 };
 use askama::Template;
 use wire::name::Name;
@@ -26,6 +26,8 @@ pub struct LookupPage {
     /// Error in the question; empty if there is none.
     error: String,
     rcode: Option<Mark>,
+    /// The client for whom it is explained; empty if none is named.
+    client: String,
     steps: Vec<StepCard>,
 }
 
@@ -37,6 +39,9 @@ struct StepCard {
     zone: Option<Cell>,
     /// Sets of which answers have a part, or that are larger than clients take.
     sets: Vec<String>,
+    /// Members with addresses of one family only.
+    uneven: Vec<String>,
+    client: Option<ClientCard>,
     records: Table,
     /// Records that are not in the answer: the explanation, and where they come from.
     left_out: Vec<(String, String, String)>,
@@ -46,6 +51,21 @@ struct StepCard {
     sources: Table,
     /// Regions, and what they take of the name.
     uses: Vec<(Cell, String)>,
+}
+
+/// What one client gets at a name.
+struct ClientCard {
+    explanation: String,
+    sets: Vec<SetCard>,
+}
+
+/// What it gets of a set.
+struct SetCard {
+    rtype: String,
+    explanation: String,
+    candidates: Table,
+    rules: Vec<String>,
+    answer: Vec<String>,
 }
 
 impl LookupPage {
@@ -58,7 +78,8 @@ impl LookupPage {
             None => (None, String::new()),
         };
         let steps = lookup.iter().flat_map(|lookup| &lookup.steps).map(|step| step_card(step, now)).collect();
-        LookupPage { shell, error, rcode: lookup.map(|lookup| mark_of(lookup.rcode)), steps }
+        let client = lookup.iter().flat_map(|lookup| &lookup.client).map(ClientReport::describe).collect();
+        LookupPage { shell, error, rcode: lookup.map(|lookup| mark_of(lookup.rcode)), client, steps }
     }
 }
 
@@ -97,6 +118,8 @@ fn step_card(step: &LookupStep, now: i64) -> StepCard {
         explanation: step.explanation.clone(),
         zone: step.zone.as_ref().map(zone),
         sets: step.sets.iter().map(SetReport::describe).collect(),
+        uneven: step.uneven.iter().map(UnevenReport::describe).collect(),
+        client: step.client.as_ref().map(client_card),
         records: record_table(&step.records, now),
         left_out: step.left_out.iter().map(left_out).collect(),
         gone: step.gone.iter().map(|gone| (gone.text.to_string(), when(gone.gone_at, now), gone.gone)).collect(),
@@ -104,6 +127,31 @@ fn step_card(step: &LookupStep, now: i64) -> StepCard {
         sources: source_table(&step.sources, now),
         uses: step.regions.iter().map(usage).collect(),
     }
+}
+
+/// What a client gets, as a part of a card.
+fn client_card(client: &StepClient) -> ClientCard {
+    let set = |set: &AnswerReport| SetCard {
+        rtype: set.rtype.clone(),
+        explanation: set.explanation.clone(),
+        candidates: candidate_table(&set.candidates),
+        rules: set.rules().collect(),
+        answer: set.answer.iter().map(ChosenReport::describe).collect(),
+    };
+    ClientCard { explanation: client.explanation.clone(), sets: client.sets.iter().map(set).collect() }
+}
+
+/// Writes the members, those first that come first for a client, as a table.
+fn candidate_table(candidates: &[CandidateReport]) -> Table {
+    let columns: [Column<&CandidateReport>; 4] = [
+        Column::page("Member", "", |one| one.zone.clone().map_or(Value::Text("nobody".to_owned()), Value::Name)),
+        Column::page("Records", "number", |one| Value::Number(one.records.into())),
+        Column::page("In the answer", "number", |one| {
+            one.answered.map_or_else(Value::none, |answered| Value::Number(answered.into()))
+        }),
+        Column::remark("Why", "", |one| Value::Text(one.notes.join("; "))),
+    ];
+    table(&columns, candidates, 0)
 }
 
 /// Writes the records of the answer as a table.
