@@ -216,7 +216,9 @@ impl Selected {
             }
             owners.extend(touched);
         }
-        while let Some((at, owner)) = self.queue.pop_front_if(|(at, _)| *at + LATELY <= now) {
+        while self.is_due(now)
+            && let Some((at, owner)) = self.queue.pop_front()
+        {
             if let Some(lost) = self.lately.get_mut(&owner) {
                 lost.retain(|lost| lost.at > at);
                 if lost.is_empty() {

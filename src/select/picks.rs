@@ -78,17 +78,28 @@ struct Place {
 
 /// The way through one run, by the numbers of its records.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
 enum Steps<'s> {
     Turns(Take<Skip<Chain<Range<u32>, Range<u32>>>>),
     Near(u32, Take<Skip<Near<'s>>>),
+}
+
+impl Steps<'_> {
+    /// The way through no run.
+    fn none() -> Self {
+        Steps::turns(0..0, 0..0, 0, 0)
+    }
+
+    /// The way through a run that begins in its middle.
+    fn turns(after: Range<u32>, before: Range<u32>, skip: usize, take: usize) -> Self {
+        Steps::Turns(after.chain(before).skip(skip).take(take))
+    }
 }
 
 impl<'s> Picks<'s> {
     /// The records of an answer with at most so many.
     pub(super) fn new(course: Course<'s>, most: u32) -> Picks<'s> {
         let probes = if course.set.pick == Pick::Client { course.asker.probes() } else { Probes::default() };
-        let steps = Steps::Turns((0..0).chain(0..0).skip(0).take(0));
+        let steps = Steps::none();
         let mut picks = Picks { course, probes, left: most, here: 0, part: Part::End, nearest: 0, run: None, steps };
         if course.is_by_priority() {
             picks.part = Part::Nearest;
@@ -174,7 +185,7 @@ impl<'s> Picks<'s> {
             Pick::Rotate => {
                 let length = u64::from(run.end - run.start);
                 let middle = run.start + ((u64::from(course.asker.turn) * length) >> 32) as u32;
-                Steps::Turns((middle..run.end).chain(run.start..middle).skip(skip).take(take))
+                Steps::turns(middle..run.end, run.start..middle, skip, take)
             }
             Pick::Client => {
                 let points = &course.set.points[run.start as usize..run.end as usize];
@@ -212,7 +223,7 @@ impl<'s> Picks<'s> {
             let next = |(number, run): (u32, &'s Run)| {
                 let length = u64::from(run.end - run.start);
                 let at = |index: u64| ((2 * index + 1) << 31) / length;
-                let mut index = place.at * length >> 32;
+                let mut index = (place.at * length) >> 32;
                 let is_behind =
                     |at: u64| at < place.at || at == place.at && place.behind.is_some_and(|last| number <= last);
                 while index < length && is_behind(at(index)) {
@@ -237,7 +248,7 @@ impl<'s> Picks<'s> {
     /// Goes on to the next part of the answer.
     fn next_part(&mut self) {
         self.run = None;
-        self.steps = Steps::Turns((0..0).chain(0..0).skip(0).take(0));
+        self.steps = Steps::none();
         match self.part {
             Part::Tier(tier) | Part::Others(tier) | Part::Circle(tier, _) => self.begin_tier(Some(tier)),
             Part::First(tier) => self.part = Part::Others(tier),
