@@ -11,8 +11,8 @@ help:
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
 	@echo "make check   formatting, clippy and unit tests: a minute after a small change"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
-	@echo "make test-partition  breaks a network of namespaces, as root, two minutes"
-	@echo "make docs    writes the references in docs/ from the program (make partitions: the table of docs/partitions.md)"
+	@echo "make test-partition  breaks a network of namespaces, as root, three minutes"
+	@echo "make docs    writes the references in docs/ from the program (make partitions: the tables of docs/partitions.md and docs/steering.md)"
 	@echo "make bench   figures beside real servers, an hour (OPTIONS=--help shows what can be chosen)"
 	@echo "make profile where the time of an answer goes"
 	@echo "make lint    formatting and clippy, as CI does"
@@ -44,13 +44,13 @@ test:
 test-partition:
 	scripts/install-peers
 	scripts/install-zeroconf $(or $(CARGO_TARGET_DIR),target)/zeroconf
-	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test compose --test anycast --test link -- --ignored --nocapture
+	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test steering_net --test compose --test anycast --test link -- --ignored --nocapture
 
 docs:
 	AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test reference
 
 partitions:
-	PATH="$$PATH:/usr/sbin:/sbin" AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test partition -- --ignored --nocapture
+	PATH="$$PATH:/usr/sbin:/sbin" AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test partition --test steering_net -- --ignored --nocapture
 
 BENCH = PATH="$$PATH:/usr/sbin:/sbin" $(or $(CARGO_TARGET_DIR),bench/target)/release/aggregator-bench \
 	--program $(or $(CARGO_TARGET_DIR),target)/release/aggregator

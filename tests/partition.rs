@@ -277,15 +277,6 @@ fn has_all(region: &[Record], wanted: &[Record]) -> bool {
     })
 }
 
-/// Replaces the table in docs/partitions.md.
-fn write_table(table: &str) {
-    let path = repository_file("docs/partitions.md");
-    let text = std::fs::read_to_string(&path).expect("docs/partitions.md");
-    let (before, rest) = text.split_once("<!-- table -->\n").expect("the beginning of the table");
-    let (_, after) = rest.split_once("<!-- end of table -->").expect("the end of the table");
-    write_file(&path, &format!("{before}<!-- table -->\n{table}<!-- end of table -->{after}"));
-}
-
 #[test]
 #[ignore = "needs root: make test-partition"]
 fn clients_are_served_through_every_partition() {
@@ -312,7 +303,7 @@ fn clients_are_served_through_every_partition() {
     let head = "| | length | questions | at once | by another try | never | incomplete | slowest | age of datacenter 1 | of 2 | of 3 | healed after |\n\
                 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
     if std::env::var_os("AGGREGATOR_WRITE_DOCS").is_some() {
-        write_table(&format!("{head}{table}"));
+        write_table("docs/partitions.md", &format!("{head}{table}"));
     }
     for row in &world.rows {
         assert_eq!(row.incomplete(), 0, "a datacenter was missing from answers: {}", row.title);

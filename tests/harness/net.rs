@@ -7,9 +7,10 @@ use super::folder::write_file;
 use super::peer::program_path;
 use std::fs::File;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Networks of this process so far.
@@ -32,7 +33,13 @@ impl Net {
             nodes: vec!["net".to_string()],
         };
         let switch = net.full("net");
-        ip(&["netns", "add", &switch]);
+        let added = run_ip(&["netns", "add", &switch]);
+        assert!(
+            added.status.success(),
+            "network namespaces are not permitted here ({}): run `make test-partition` as root, in a container with \
+             CAP_SYS_ADMIN and CAP_NET_ADMIN",
+            String::from_utf8_lossy(&added.stderr).trim()
+        );
         ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"]);
         ip(&["-n", &switch, "link", "set", "br0", "up"]);
         for (index, (node, address)) in nodes.iter().enumerate() {
@@ -82,6 +89,17 @@ impl Net {
             100 => "iifname \"eth0\" drop\n".to_string(),
             share => format!("iifname \"eth0\" numgen random mod 100 < {share} drop\n"),
         };
+        self.set_weather(node, &rule);
+    }
+
+    /// Lets all packets get lost that come in to a machine from some addresses.
+    pub fn lose_from(&self, node: &str, addresses: &[Ipv4Addr]) {
+        let addresses: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
+        self.set_weather(node, &format!("ip saddr {{ {} }} drop\n", addresses.join(", ")));
+    }
+
+    /// Sets the rule by which packets that come in get lost.
+    fn set_weather(&self, node: &str, rule: &str) {
         let rules = format!(
             "flush ruleset\ntable inet weather {{\nchain incoming {{\n\
              type filter hook input priority 0; policy accept;\n{rule}}}\n}}\n"
@@ -114,6 +132,11 @@ impl Drop for Net {
 
 /// Runs `ip`, which must succeed.
 fn ip(arguments: &[&str]) {
-    let output = Command::new(program_path("ip")).args(arguments).output().expect("run ip");
+    let output = run_ip(arguments);
     assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs `ip`.
+fn run_ip(arguments: &[&str]) -> Output {
+    Command::new(program_path("ip")).args(arguments).output().expect("run ip")
 }
