@@ -387,6 +387,7 @@ impl Keeper {
         barriers.into_iter().for_each(|done| _ = done.send(()));
         if is_shown {
             self.snapshots.load().show(&self.metrics, &self.budget.usage(), started);
+            self.show_steering();
             self.shown = Some(started);
         }
         while self.retired.front().is_some_and(|(since, _)| since.elapsed() > RETIRE_AFTER) {
@@ -405,8 +406,10 @@ impl Keeper {
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
-        (self.answers, self.subnet_from, self.clients) = (plan.answers, plan.subnet_from, plan.clients);
+        (self.answers, self.subnet_from) = (plan.answers, plan.subnet_from);
         (self.hidden, self.is_planned_anew) = (plan.hidden, true);
+        let clients = std::mem::replace(&mut self.clients, plan.clients);
+        self.show_clients(&clients);
         self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {

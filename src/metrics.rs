@@ -163,6 +163,16 @@ families! {
     region_conflicts: IntGaugeVec::new("region_conflicts", &["region", "kind"]);
     /// Names at which members have addresses of one private network, which nobody can tell apart.
     region_alike: IntGaugeVec::new("region_alike_addresses", &["region"]);
+    /// Prefixes whose clients have the home.
+    clients_prefixes: IntGaugeVec::new("clients_prefixes", &["home"]);
+    /// Answers from steered sets, by the client's home (none without one) and by the nearest member in the answer (any
+    /// where none comes first); a series appears with its first answer.
+    steered_answers: IntCounterVec::new("steered_answers_total", &["region", "home", "served"]);
+    /// Steered answers to clients whose home is a member that gives the name, or gave it within the hour, and is not
+    /// drained there: served by the home, or elsewhere.
+    home_answers: IntCounterVec::new("home_answers_total", &["region", "home", "served"]);
+    /// Names of a steered region at which some members have IPv4 addresses and others do not, or IPv6 addresses.
+    region_uneven: IntGaugeVec::new("region_uneven_names", &["region"]);
     /// Names at which a zone cannot hold records of its primary, by kind; absent without any.
     zone_conflicts: IntGaugeVec::new("zone_conflicts", &["zone", "kind"]);
     /// 1 while the region lists this server alone because its members' NS sets have nothing in common.

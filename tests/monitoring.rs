@@ -122,6 +122,7 @@ causes! {
     a_zone_that_outgrows_the_budget_fires_until_it_fits: "CnsMemoryRefused";
     a_set_that_resolvers_refuse_fires_for_the_zone_that_has_no_law: "CnsLargeSets";
     a_primary_that_answers_no_questions_fires_until_the_whole_zone_tells: "CnsRecordsInDoubt";
+    a_service_that_leaves_home_fires_until_its_home_is_drained: "CnsClientsServedElsewhere";
     an_ensemble_that_ends_fires_for_its_tree_until_it_is_back: "CnsZooKeeperSessionLost";
     orders_that_one_replica_alone_was_given_fire_until_they_end:
         "CnsDrainForgotten" "CnsPinForgotten" "CnsReplicaSerialsApart";
@@ -175,7 +176,7 @@ fn dashboard_queries() -> Vec<(String, String)> {
 
 #[test]
 fn every_panel_shows_what_a_real_scrape_has() {
-    let world = World::start(&Plan { busy: true, probed: true, tree: true, ..Plan::default() });
+    let world = World::start(&Plan { busy: true, probed: true, steered: true, tree: true, ..Plan::default() });
     wait_until("both replicas have the region", PATIENCE, || {
         let has_region = |replica: &Aggregator| Client::new(replica.address()).serial(&Dname::parse(REGION)).is_some();
         world.replicas.iter().all(has_region).then_some(())

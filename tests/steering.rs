@@ -100,6 +100,13 @@ fn wait_for(client: &mut Client, what: &str, datacenter: u8) {
     wait_until(what, PATIENCE, || (served(client, "web.svc.acme") == BTreeSet::from([datacenter])).then_some(()));
 }
 
+/// Waits until a client gets nothing of a datacenter.
+fn wait_for_other(client: &mut Client, datacenter: u8) {
+    wait_until("the service has left", PATIENCE, || {
+        (!served(client, "web.svc.acme").contains(&datacenter)).then_some(())
+    });
+}
+
 /// The serial and the records of the region as secondaries get them.
 fn transferred(server: SocketAddr) -> BTreeSet<String> {
     let records = Client::new(server).transfer(&Dname::parse(REGION)).expect("a transfer");
@@ -164,6 +171,53 @@ async fn clients_get_their_own_datacenter_and_the_next_when_it_fails() {
     primaries.iter().for_each(|primary| primary.set_away(false));
     wait_for(&mut clients[2], "all are back", 3);
     assert_eq!(transferred(server), before);
+}
+
+/// What operators are shown of where clients are served.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_counted_by_home_and_member() {
+    let (primaries, plan) = start_primaries().await;
+    let folder = Folder::new();
+    let steering = "steering = { prefer = \"nearest\" }\n";
+    let daemon = Aggregator::start(&folder, &format!("{plan}{}", region(steering)));
+    let server = daemon.address();
+    wait_until("the region is there", PATIENCE, || Client::new(server).serial(&Dname::parse(REGION)));
+    let [first, second] = [DATACENTERS[0], DATACENTERS[1]];
+    let count = |family: &str, home: &str, served: &str| -> Option<u64> {
+        let start = format!("aggregator_{family}_total{{home=\"{home}\",region=\"{REGION}.\",served=\"{served}\"}} ");
+        daemon.metrics().lines().find_map(|line| line.strip_prefix(&start)?.parse().ok())
+    };
+    let steered = |home: &str, served: &str| count("steered_answers", &format!("{home}."), &format!("{served}."));
+    // By the home of the second datacenter, and by others.
+    let expected = || ["home", "elsewhere"].map(|served| count("home_answers", &format!("{second}."), served).unwrap());
+    let wait_for = |what: &str, count: &dyn Fn() -> bool| wait_until(what, PATIENCE, || count().then_some(()));
+    wait_for("series are there before the first answer", &|| steered(second, second) == Some(0));
+    assert_eq!((steered(second, first), expected()), (None, [0, 0]));
+    let mut home = client(2, 1, server);
+    let mut ask_home = |number: usize, of: u8| {
+        (0..number).for_each(|_| assert_eq!(served(&mut home, "web.svc.acme"), BTreeSet::from([of])));
+    };
+    ask_home(5, 2);
+    served(&mut client(ELSEWHERE, 1, server), "web.svc.acme");
+    wait_for("answers at home are counted", &|| expected() == [5, 0] && steered(second, second) == Some(5));
+    wait_for("those to strangers, too", &|| count("steered_answers", "none", "any") == Some(1));
+
+    primaries[1].publish(datacenter(1, 8, 0));
+    wait_for_other(&mut client(ELSEWHERE, 1, server), 2);
+    ask_home(7, 1);
+    wait_for("answers from elsewhere are counted", &|| expected() == [5, 7] && steered(second, first) == Some(7));
+    assert_eq!(daemon.verb(&["drain", second, "--yes"]).code, 0);
+    ask_home(4, 1);
+    wait_for("what was ordered was not expected", &|| steered(second, first) == Some(11));
+    assert_eq!(expected(), [5, 7]);
+
+    // Clients that are nobody's any more leave nothing behind.
+    let without = region(steering).replace(&format!("\"{second}\" = [\"127.2.0.0/16\"]\n"), "");
+    daemon.write_plan(&format!("{plan}{without}"));
+    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    wait_for("the home is gone", &|| !daemon.metrics().contains(&format!("home=\"{second}.\"")));
+    assert_eq!((steered(first, first), count("steered_answers", "none", "any") >= Some(1)), (Some(0), true));
+    assert!(daemon.metrics().contains(&format!("aggregator_clients_prefixes{{home=\"{first}.\"}} 1\n")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,14 +17,17 @@ impl Keeper {
     /// Makes the selections of the versions that are to be published.
     pub(super) fn select(&mut self, now: Instant) {
         let mut all = HashMap::with_capacity(self.answers.len());
+        let mut replaced = std::mem::take(&mut self.selected);
+        let tally = |selected: &Selected| selected.steers().then(|| selected.selections.orders.tally.clone());
         for (name, plan) in &self.answers {
             let kept = self.regions.get(name);
             let source = self.sources.get(name).and_then(|source| source.zone.as_ref());
             let Some(zone) = kept.map_or(source, |kept| kept.served()) else { continue };
             let region = kept.map(|kept| &kept.region.plan);
             let givers = kept.map(|kept| self.givers(kept)).unwrap_or_default();
-            let before = self.selected.remove(name);
+            let before = replaced.remove(name);
             let orders = before.as_ref().map(|before| before.selections.orders.clone());
+            let shown = before.as_ref().and_then(tally);
             let mut selected = match before {
                 Some(before) if before.is_of(plan, zone, region, &givers, now) => before,
                 before => Selected::new(before, plan, zone, region, givers, now),
@@ -38,7 +41,14 @@ impl Keeper {
                     orders => Arc::new(self.orders(kept, plan, orders.as_deref(), &stale)),
                 };
             }
+            let counted = tally(&selected);
+            if let Some(shown) = shown.filter(|shown| counted.as_ref().is_none_or(|now| !Arc::ptr_eq(shown, now))) {
+                self.hide_steering(name, &shown, counted.as_deref());
+            }
             all.insert(name.clone(), selected);
+        }
+        for (name, tally) in replaced.iter().filter_map(|(name, selected)| Some((name, tally(selected)?))) {
+            self.hide_steering(name, &tally, None);
         }
         (self.selected, self.is_planned_anew) = (all, false);
     }

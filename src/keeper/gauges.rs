@@ -1,15 +1,27 @@
 //! The keeper's gauges: states, serials and sizes of everything it keeps, out of its snapshot.
 //!
-//! Cost: O(zones + conflicts); set once for each batch, or in a tick where there are many zones.
+//! Cost: O(zones + conflicts), and O(homes × members) for a region that steers clients; set once for each batch, or in a
+//! tick where there are many zones.
 
 use super::{Keeper, MemberStatus, Snapshot, conflicts, wall_time};
 use crate::budget::Usage;
+use crate::clients::Clients;
 use crate::merge::{ConflictKind, Drain, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::{Served, State};
+use crate::select::SteeredTally;
 use crate::zone::SizeLimit;
-use prometheus::IntGaugeVec;
+use prometheus::{IntCounterVec, IntGaugeVec};
+use std::collections::HashSet;
 use std::time::Instant;
+use wire::name::Name;
+
+/// Label of clients without a home.
+const NO_HOME: &str = "none";
+/// Label of answers in which no member comes first.
+const NO_MEMBER: &str = "any";
+/// Labels of answers by and without the home of the client.
+const SERVED: [&str; 2] = ["home", "elsewhere"];
 
 impl Snapshot {
     /// Sets the gauges.
@@ -90,9 +102,14 @@ fn show_sizes(served: &Served, metrics: &Metrics) {
     }
     // It is there before the first is counted, so that its growth can be seen.
     if in_answers.message > 0 || served.tally.parts() > 0 {
-        let counter = metrics.answers_partial.with_label_values(&[zone]);
-        counter.inc_by(served.tally.parts().saturating_sub(counter.get()));
+        raise(&metrics.answers_partial, &[zone], served.tally.parts());
     }
+}
+
+/// Raises a counter to what was counted so far.
+fn raise(family: &IntCounterVec, labels: &[&str], count: u64) {
+    let counter = family.with_label_values(labels);
+    counter.inc_by(count.saturating_sub(counter.get()));
 }
 
 /// Sets a gauge, or removes one whose value was never there, or is gone.
@@ -104,6 +121,12 @@ fn set_or_remove(gauge: &IntGaugeVec, labels: &[&str], value: Option<i64>) {
     }
 }
 
+/// Labels of homes or members with their numbers, and at last of none of them.
+fn labels(names: &[Name], none: &str) -> impl Iterator<Item = (Option<u16>, String)> {
+    let numbered = (0..).zip(names).map(|(number, name)| (Some(number), name.to_string()));
+    numbered.chain([(None, none.to_owned())])
+}
+
 impl Keeper {
     /// Removes the gauges of the drains of a region whose members change.
     pub(super) fn hide_drains(&self, plan: &RegionPlan) {
@@ -111,6 +134,67 @@ impl Keeper {
             let labels = [&plan.origin.to_string()[..], &member.to_string()];
             set_or_remove(&self.metrics.region_drained, &labels, None);
             set_or_remove(&self.metrics.region_shared, &labels, None);
+        }
+    }
+
+    /// Shows of regions that steer clients to which members these were sent.
+    pub(super) fn show_steering(&self) {
+        for (name, selected) in self.selected.iter().filter(|(_, selected)| selected.steers()) {
+            let (region, tally) = (&name.to_string()[..], &selected.selections.orders.tally);
+            self.metrics.region_uneven.with_label_values(&[region]).set(selected.selections.uneven().into());
+            let members: Vec<(Option<u16>, String)> = labels(tally.members(), NO_MEMBER).collect();
+            for (home, shown_home) in labels(tally.homes(), NO_HOME) {
+                for (member, shown_member) in &members {
+                    let (count, is_home) = (tally.served(home, *member), shown_home == *shown_member);
+                    // Homes times members can be very many.
+                    if count > 0 || is_home {
+                        raise(&self.metrics.steered_answers, &[region, &shown_home, shown_member], count);
+                    }
+                    if let Some(home) = home.filter(|_| is_home) {
+                        for (served, count) in SERVED.into_iter().zip(tally.expected(home)) {
+                            raise(&self.metrics.home_answers, &[region, &shown_home, served], count);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes what was shown of the homes and members that a region does not have any more; of all if it steers nobody.
+    pub(super) fn hide_steering(&self, region: &Name, before: &SteeredTally, now: Option<&SteeredTally>) {
+        let region = &region.to_string()[..];
+        let names = |of: fn(&SteeredTally) -> &[Name]| -> HashSet<Option<&Name>> {
+            now.into_iter().flat_map(|now| of(now).iter().map(Some).chain([None])).collect()
+        };
+        let (homes, members) = (names(SteeredTally::homes), names(SteeredTally::members));
+        if now.is_none() {
+            set_or_remove(&self.metrics.region_uneven, &[region], None);
+        }
+        // A series that is not there is as good as removed.
+        let remove = |family: &IntCounterVec, labels: &[&str]| _ = family.remove_label_values(labels);
+        for home in before.homes().iter().map(Some).chain([None]) {
+            let shown_home = home.map_or_else(|| NO_HOME.to_owned(), Name::to_string);
+            let has_home = homes.contains(&home);
+            if !has_home || !members.contains(&home) {
+                SERVED.iter().for_each(|served| remove(&self.metrics.home_answers, &[region, &shown_home, served]));
+            }
+            for member in before.members().iter().map(Some).chain([None]) {
+                if !has_home || !members.contains(&member) {
+                    let shown_member = member.map_or_else(|| NO_MEMBER.to_owned(), Name::to_string);
+                    remove(&self.metrics.steered_answers, &[region, &shown_home, &shown_member]);
+                }
+            }
+        }
+    }
+
+    /// Shows how many prefixes homes have, and not those of homes that are gone.
+    pub(super) fn show_clients(&self, before: &Clients) {
+        let homes: HashSet<&Name> = self.clients.homes().iter().collect();
+        for home in before.homes().iter().filter(|home| !homes.contains(home)) {
+            set_or_remove(&self.metrics.clients_prefixes, &[&home.to_string()], None);
+        }
+        for (home, count) in self.clients.homes().iter().zip(self.clients.prefixes_by_home()) {
+            self.metrics.clients_prefixes.with_label_values(&[&home.to_string()]).set(count as i64);
         }
     }
 }

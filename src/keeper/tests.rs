@@ -1,6 +1,7 @@
 //! The keeper's states, without sources or sockets.
 
 mod answers;
+mod counts;
 mod damping;
 mod drains;
 mod filter;

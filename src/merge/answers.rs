@@ -167,7 +167,7 @@ impl Selected {
         givers: Box<[Giver]>,
         now: Instant,
     ) -> Selected {
-        let before = before.filter(|before| before.plan == *plan && before.is_of_region(region));
+        let mut before = before.filter(|before| before.is_of_region(region));
         let is_shared_out = givers.iter().any(|giver| !giver.shares.is_empty());
         let above = if is_shared_out { 0 } else { plan.above() };
         let mut selected = Selected {
@@ -182,18 +182,21 @@ impl Selected {
         if !selected.selections.may_cut(zone.sizes.most_records()) {
             return selected;
         }
-        let is_known = |before: &Selected| {
+        if let Some(before) = &mut before {
+            (selected.lately, selected.queue) = (std::mem::take(&mut before.lately), std::mem::take(&mut before.queue));
+        }
+        let is_like = |before: &Selected| {
             let alike = |(now, then): (&Giver, &Giver)| now.shares == then.shares;
-            selected.givers.len() == before.givers.len() && selected.givers.iter().zip(&before.givers).all(alike)
+            before.plan == *plan
+                && selected.givers.len() == before.givers.len()
+                && selected.givers.iter().zip(&before.givers).all(alike)
         };
-        match before {
-            Some(mut before) if is_known(&before) => {
-                (selected.lately, selected.queue) =
-                    (std::mem::take(&mut before.lately), std::mem::take(&mut before.queue));
+        match before.filter(is_like) {
+            Some(before) => {
                 selected.selections = before.selections.clone();
                 selected.follow(&before, region, now);
             }
-            _ => {
+            None => {
                 for node in zone.nodes().filter(|node| node.rrsets().any(|set| set.count > above)) {
                     let entry = selected.select(node, node.owner(), region);
                     selected.selections.set(node.owner(), entry);
@@ -210,15 +213,21 @@ impl Selected {
             owners.extend(self.zone.table().differing(before.zone.table()).into_iter().map(Arc::from));
         }
         for index in 0..self.givers.len() {
-            let touched = self.differing(index, &before.givers[index]);
+            let (giver, then) = (&self.givers[index], &before.givers[index]);
+            if giver.drained != then.drained {
+                let is_its = |lost: &Lost| lost.member == index;
+                owners.extend(
+                    self.lately.iter().filter(|(_, lost)| lost.iter().any(is_its)).map(|(owner, _)| owner.clone()),
+                );
+            }
+            let touched = self.differing(index, then);
             if self.plan.steers() {
-                touched.iter().for_each(|owner| self.note(index, &before.givers[index], owner, now));
+                touched.iter().for_each(|owner| self.note(index, then, owner, now));
             }
             owners.extend(touched);
         }
-        while self.is_due(now)
-            && let Some((at, owner)) = self.queue.pop_front()
-        {
+        let due = self.queue.partition_point(|(at, _)| *at + LATELY <= now);
+        for (at, owner) in self.queue.drain(..due) {
             if let Some(lost) = self.lately.get_mut(&owner) {
                 lost.retain(|lost| lost.at > at);
                 if lost.is_empty() {
@@ -262,8 +271,7 @@ impl Selected {
         let is_gone = |kind: &u16| !given.contains(kind) && !giver.drained.covers(owner);
         let gone: Vec<u16> = before.kinds(&place).filter(is_gone).collect();
         if let Some(lost) = self.lately.get_mut(owner) {
-            let is_back = |lost: &Lost| given.contains(&lost.kind) || giver.drained.covers(owner);
-            lost.retain(|lost| lost.member != member || !is_back(lost));
+            lost.retain(|lost| lost.member != member || !given.contains(&lost.kind));
         }
         if gone.is_empty() {
             return;
@@ -271,6 +279,11 @@ impl Selected {
         let lost = self.lately.entry(owner.clone()).or_default();
         lost.extend(gone.into_iter().map(|kind| Lost { member, kind, at: now }));
         self.queue.push_back((now, owner.clone()));
+    }
+
+    /// Returns true if clients of any name are steered.
+    pub fn steers(&self) -> bool {
+        self.plan.steers()
     }
 
     /// Returns true if the members' records still come into the region in the same way.
@@ -352,7 +365,12 @@ impl Selected {
     /// What each member gives of a set at present, as it is in the region.
     fn given(&self, region: &RegionPlan, name: &Name, labels: &[u8], set: Set<'_>) -> Vec<Given> {
         let place = Owner::new(labels);
-        let lost = self.lately.get(labels).map_or(&[][..], Vec::as_slice);
+        // A member whose clients are sent elsewhere by an order is not missed.
+        let is_missed = |lost: &&Lost| {
+            let giver = &self.givers[lost.member];
+            !giver.drained.covers(labels) && giver.shares.of(labels) == 0
+        };
+        let lost: Vec<&Lost> = self.lately.get(labels).into_iter().flatten().filter(is_missed).collect();
         let of = |(index, giver): (usize, &Giver)| {
             let is_lately = lost.iter().any(|lost| lost.member == index && lost.kind == set.rtype);
             let own = giver.zone.as_ref().and_then(|zone| zone.get_at(&place)?.get(set.rtype));

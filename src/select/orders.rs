@@ -47,7 +47,7 @@ pub struct OrdersPlan<'p> {
 impl Default for Orders {
     /// Those of a zone without members.
     fn default() -> Orders {
-        let tally = Arc::new(SteeredTally::new(0, 0));
+        let tally = Arc::new(SteeredTally::new(&[], &[], None));
         Orders { homes: [].into(), weights: [].into(), stale: [].into(), members: [].into(), tally }
     }
 }
@@ -55,7 +55,7 @@ impl Default for Orders {
 impl Orders {
     /// Makes the orders; counting goes on where it was.
     pub fn new(plan: &OrdersPlan<'_>, before: Option<&Orders>) -> Orders {
-        let (homes, members) = (plan.homes.len(), plan.members.len());
+        let members = plan.members.len();
         let all_stale = plan.stale.iter().all(|stale| *stale);
         let is_stale = |member: usize| !all_stale && plan.stale.get(member).is_some_and(|stale| *stale);
         let near = |home: &Name| plan.near.iter().find(|(of, _)| of == home).map(|(_, near)| &near[..]);
@@ -86,8 +86,10 @@ impl Orders {
             [] => Box::default(),
             _ => plan.members.iter().enumerate().map(weight).collect(),
         };
-        let kept = before.filter(|before| *before.members == *plan.members && before.tally.is_for(homes, members));
-        let tally = kept.map_or_else(|| Arc::new(SteeredTally::new(homes, members)), |before| before.tally.clone());
+        let tally = match before.map(|before| &before.tally) {
+            Some(tally) if tally.is_for(plan.homes, plan.members) => tally.clone(),
+            tally => Arc::new(SteeredTally::new(plan.homes, plan.members, tally.map(Arc::as_ref))),
+        };
         let homes = plan.homes.iter().map(nearness).collect();
         Orders { homes, weights, stale: plan.stale.into(), members: plan.members.into(), tally }
     }
@@ -167,17 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_on_while_members_and_homes_stay() {
-        let (homes, members) = (names(&["w1"]), names(&["w1", "w2"]));
+    fn counts_go_on_for_members_and_homes_that_stay() {
+        let (homes, members) = (names(&["w1", "e1"]), names(&["w1", "w2"]));
         let plan = |stale| OrdersPlan { homes: &homes, members: &members, near: &[], weights: &[], stale };
         let first = Orders::new(&plan(&[false; 2]), None);
         first.tally.count(Some(0), Some(1), Some(false));
+        first.tally.count(Some(1), Some(0), None);
         first.tally.count(None, None, None);
         let next = Orders::new(&plan(&[true, false]), Some(&first));
-        assert_eq!(next.tally.served(Some(0), Some(1)), 1);
-        assert_eq!(next.tally.served(None, None), 1);
-        assert_eq!(next.tally.expected(0), [0, 1]);
-        let fewer = OrdersPlan { members: &members[..1], ..plan(&[false; 2]) };
-        assert_eq!(Orders::new(&fewer, Some(&next)).tally.served(None, None), 0);
+        assert!(Arc::ptr_eq(&next.tally, &first.tally));
+        let (homes, members) = (names(&["e2", "w1"]), names(&["w2", "w3", "w4"]));
+        let others = OrdersPlan { homes: &homes, members: &members, ..plan(&[false; 3]) };
+        let after = Orders::new(&others, Some(&next)).tally;
+        assert_eq!([0, 1].map(|home| after.served(Some(home), Some(0))), [0, 1], "by their names");
+        assert_eq!((after.served(None, None), after.served(Some(0), Some(1))), (1, 0));
+        assert_eq!([0, 1].map(|home| after.expected(home)), [[0, 0], [0, 1]]);
     }
 }

@@ -148,9 +148,10 @@ impl Steered {
         self.pick == Pick::Client || self.runs.iter().any(|run| run.share > 0)
     }
 
-    /// Returns true if a home gives any record or did lately; then its clients should be answered from it.
+    /// Returns true if a home gives any record or did lately, to all of its clients; then these should be answered from
+    /// it.
     pub(super) fn expects(&self, member: u16) -> bool {
-        self.lately.contains(&member) || self.runs.iter().any(|run| run.member == member)
+        self.lately.contains(&member) || self.runs.iter().any(|run| run.member == member && run.share == 0)
     }
 
     /// Iterates over the members that give records with their numbers, and whether these are for clients at home only.

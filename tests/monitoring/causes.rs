@@ -102,6 +102,50 @@ pub fn a_set_that_resolvers_refuse_fires_for_the_zone_that_has_no_law() -> World
     world
 }
 
+/// A service leaves the datacenter of those who ask for it, until that is drained.
+pub fn a_service_that_leaves_home_fires_until_its_home_is_drained() -> World {
+    let world = World::start(&Plan { steered: true, ..Plan::default() });
+    let have = |site: usize, has_service: bool, serial| {
+        let service = if has_service { format!("api.svc.acme 30 IN A 10.{site}.9.1\n") } else { String::new() };
+        let more = read_zone(&format!("$ORIGIN {}\n{service}", ZONES[site]));
+        let records = [zone_records(site, serial, 20, 2_592_000), more].concat();
+        world.primary.replace_zone(&Dname::parse(ZONES[site]), &records);
+    };
+    // The second octet is the number of the datacenter.
+    let ask = |replica: &Aggregator| {
+        let query = Query::new(&Dname::parse(&format!("api.svc.acme.{REGION}")), rtype::A);
+        let answer = Client::new(replica.address()).ask(&query).expect("an answer").answer;
+        answer.first().map(|record| record.rdata[1])
+    };
+    let wait_for = |what: &str, site: u8| {
+        wait_until(what, PATIENCE, || world.replicas.iter().all(|replica| ask(replica) == Some(site)).then_some(()));
+    };
+    (0..3).for_each(|site| have(site, true, 1100));
+    wait_for("clients are served at home", 2);
+    have(2, false, 1200);
+    wait_for("clients are served elsewhere", 0);
+    let rule = "CnsClientsServedElsewhere";
+    wait_until("the alert fires", PATIENCE, || {
+        world.replicas.iter().for_each(|replica| assert!((0..20).all(|_| ask(replica) == Some(0))));
+        (world.firing(rule).len() == 2).then_some(())
+    });
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        world.wait_firing(rule, &[("home", ZONES[2]), ("region", REGION), ("instance", &instance)]);
+    }
+    world.assert_only(&[rule]);
+    (0..2).for_each(|replica| world.order(replica, &["drain", ZONES[2], "--yes"]));
+    wait_until("nobody is expected at home", PATIENCE, || {
+        world.replicas.iter().for_each(|replica| assert!((0..20).all(|_| ask(replica) == Some(0))));
+        world.firing(rule).is_empty().then_some(())
+    });
+    (0..2).for_each(|replica| world.order(replica, &["undrain", ZONES[2]]));
+    have(2, true, 1300);
+    wait_for("clients are at home again", 2);
+    world.wait_quiet();
+    world
+}
+
 /// Two datacenters list name servers of their own, and the region has not been told which are its own.
 pub fn members_that_have_no_name_server_in_common_fire_for_their_region() -> World {
     let world = World::start(&Plan::default());

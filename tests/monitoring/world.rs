@@ -48,6 +48,8 @@ pub struct Plan {
     pub tree: bool,
     /// True if the datacenters' primary gives differences.
     pub incremental: bool,
+    /// True if the region is steered, and all who ask are clients of the last datacenter.
+    pub steered: bool,
     /// The budget of memory, where it is not the default.
     pub memory: Option<&'static str>,
 }
@@ -61,6 +63,7 @@ impl Default for Plan {
             probed: false,
             tree: false,
             incremental: false,
+            steered: false,
             memory: None,
         }
     }
@@ -288,13 +291,17 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
             ZONES[1], ZONES[2],
         ));
     }
+    if plan.steered {
+        more.push_str(&format!("[clients]\n\"{}\" = [\"127.0.0.0/8\"]\n", ZONES[2]));
+    }
+    let steering = if plan.steered { "steering = { prefer = \"nearest\" }\n" } else { "" };
     let damping =
         if plan.busy { "damping = { max_removed = \"1/3\", window = \"60s\", last = \"600s\" }\n" } else { "" };
     let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
     let text = format!(
         "[transfer]\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
          connect_timeout = \"1s\"\nconfirm_after = \"1h\"\n{more}\n[zones]\n{zones}\n\
-         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n{damping}"
+         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n{damping}{steering}"
     );
     let name = format!("ns{}.example.com", replica + 1);
     let server = plan.memory.map(|memory| format!("memory = \"{memory}\"\n")).unwrap_or_default();
