@@ -354,7 +354,12 @@ impl Selected {
         let of = |(index, giver): (usize, &Giver)| {
             let is_lately = lost.iter().any(|lost| lost.member == index && lost.kind == set.rtype);
             let own = giver.zone.as_ref().and_then(|zone| zone.get_at(&place)?.get(set.rtype));
-            let Some(own) = own else { return Given { is_lately, ..Given::default() } };
+            let is_private = |rdata: &[u8]| self.plan.is_home_only(&region.members[index], set.rtype, rdata);
+            let private = match self.plan.has_home_only() {
+                true => numbers(set, set, is_private),
+                false => Vec::new(),
+            };
+            let Some(own) = own else { return Given { private, is_lately, ..Given::default() } };
             let way = Move { from: region.origin_of(index), to: &region.origin, policy: region.rdata_names };
             let moved = way.rrset(name, own, |_| true);
             let records = numbers(set, moved.as_set(), |_| true);
@@ -364,11 +369,6 @@ impl Selected {
             };
             let held = held.into_iter().flatten().filter(|held| held.rtype == set.rtype);
             let held = held.flat_map(|held| numbers(set, held.as_set(), |_| true)).collect();
-            let is_private = |rdata: &[u8]| self.plan.is_home_only(&region.members[index], set.rtype, rdata);
-            let private = match self.plan.has_home_only() {
-                true => numbers(set, moved.as_set(), is_private),
-                false => Vec::new(),
-            };
             Given { records, held, private, share: giver.shares.of(labels), is_lately }
         };
         self.givers.iter().enumerate().map(of).collect()

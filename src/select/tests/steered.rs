@@ -175,6 +175,20 @@ fn a_record_of_several_members_counts_for_the_nearest() {
     assert_eq!(numbers(&world, 0)[4], 4, "what nobody gives comes last");
 }
 
+/// Behind a pin, what was for clients at home is for nobody once nobody gives it.
+#[test]
+fn addresses_that_nobody_gives_stay_at_home() {
+    let mut world = World::of([1, 1, 0, 0], Prefer::Order, 1);
+    world.givers.push(BTreeSet::new());
+    assert_eq!(numbers(&world, 0), [0, 1, 2]);
+    world.private = BTreeSet::from([(0, 2), (3, 2)]);
+    assert_eq!((numbers(&world, 0), numbers(&world, 1)), (vec![0, 1], vec![1, 0]));
+    world.givers[..2].iter_mut().for_each(BTreeSet::clear);
+    assert_eq!(numbers(&world, 0).len(), 2, "something else that nobody gives");
+    world.private = (0..3).map(|record| (0, record)).collect();
+    assert_eq!(numbers(&world, 0).len(), 3, "nothing else is there");
+}
+
 #[test]
 fn services_fail_over_by_priorities() {
     let mut world = World::of([3, 3, 3, 0], Prefer::Nearest, 1);
