@@ -325,15 +325,15 @@ impl Selected {
     }
 
     /// Returns true if one member alone gives a set, all of it, to all clients, and did so lately: then nobody can be
-    /// steered.
+    /// steered. Behind a pin it may give as many other records.
     fn is_of_one(&self, labels: &[u8], set: Set<'_>) -> bool {
         if self.plan.has_home_only() || self.lately.contains_key(labels) {
             return false;
         }
         let place = Owner::new(labels);
-        let own = |giver: &Giver| giver.zone.as_ref()?.get_at(&place)?.get(set.rtype).map(|own| own.count);
-        let mut counts = self.givers.iter().filter_map(own);
-        counts.next() == Some(set.count) && counts.next().is_none()
+        let zones = self.givers.iter().filter_map(|giver| giver.zone.as_ref());
+        let mut sets = zones.filter_map(|zone| zone.get_at(&place)?.get(set.rtype));
+        sets.next().is_some_and(|own| own.rdatas().eq(set.rdatas())) && sets.next().is_none()
     }
 
     /// Returns true if some members give an owner's addresses of one family only, and others of the other.
