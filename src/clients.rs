@@ -127,11 +127,16 @@ impl Clients {
     }
 
     /// The home of the clients of a subnet, and the scope of an answer that depends on nothing else.
+    ///
+    /// Resolvers give an answer of scope 0 to everyone, whatever the family (RFC 7871 section 7.3.1), so the scope is 0
+    /// only where all clients of both families have one home.
     pub fn find(&self, subnet: Subnet) -> Found {
-        match subnet.address {
-            IpAddr::V4(address) => self.v4.find(u32::from(address), subnet.length),
-            IpAddr::V6(address) => self.v6.find(u128::from(address), subnet.length),
-        }
+        let (found, others) = match subnet.address {
+            IpAddr::V4(address) => (self.v4.find(u32::from(address), subnet.length), self.v6.only_home()),
+            IpAddr::V6(address) => (self.v6.find(u128::from(address), subnet.length), self.v4.only_home()),
+        };
+        let least = if others == Some(found.home) { 0 } else { subnet.length.min(1) };
+        Found { scope: found.scope.max(least), ..found }
     }
 
     /// The longest prefix that contains all of a subnet, which gives its clients their home.
@@ -297,6 +302,11 @@ impl<A: Address> Family<A> {
         low + self.starts[low..=high].partition_point(|start| *start <= address) - 1
     }
 
+    /// The home that all addresses have; none if they have different ones.
+    fn only_home(&self) -> Option<Option<Home>> {
+        (self.starts.len() <= 1).then(|| self.home_at(0))
+    }
+
     /// The home of an address.
     fn home_of(&self, address: A) -> Option<Home> {
         if self.starts.is_empty() {
@@ -432,7 +442,16 @@ mod tests {
         assert_eq!(found("2001:db8:1::/48"), (Some(3), 32));
         assert_eq!(found("2001:db9::/48"), (None, 32));
         assert_eq!(clients(&[]).find(subnet("192.0.2.0/24")), Found { home: None, scope: 0 });
-        assert_eq!(clients(&[("0.0.0.0/0", 1)]).find(subnet("192.0.2.0/24")), Found { home: Some(1), scope: 0 });
+        let found = |prefixes: &[(&str, Home)], text| {
+            let Found { home, scope } = clients(prefixes).find(subnet(text));
+            (home, scope)
+        };
+        // An answer of scope 0 is one for both families.
+        assert_eq!(found(&[("0.0.0.0/0", 1)], "192.0.2.0/24"), (Some(1), 1));
+        assert_eq!(found(&[("0.0.0.0/0", 1)], "2001:db8::/32"), (None, 1));
+        assert_eq!(found(&[("10.0.0.0/8", 1)], "2001:db8::/32"), (None, 1));
+        assert_eq!(found(&[("0.0.0.0/0", 1), ("::/0", 1)], "192.0.2.0/24"), (Some(1), 0));
+        assert_eq!(found(&[("0.0.0.0/0", 1), ("::/0", 2)], "2001:db8::/32"), (Some(2), 1));
         assert_eq!(table.home_of("::ffff:10.1.0.1".parse().unwrap()), Some(2));
     }
 
@@ -525,7 +544,10 @@ mod tests {
             } else {
                 let around = |scope: u8| first & !u32::MAX.checked_shr(scope.into()).unwrap_or(0);
                 prop_assert_eq!(entries(around(found.scope), found.scope).len(), 1);
-                prop_assert!(found.scope == 0 || entries(around(found.scope - 1), found.scope - 1).len() > 1);
+                // IPv6 clients have no home here.
+                let is_everyone = found.scope == 1 && found.home.is_some() && entries(0, 0).len() == 1;
+                let is_shorter = found.scope > 0 && entries(around(found.scope - 1), found.scope - 1).len() == 1;
+                prop_assert!(!is_shorter || is_everyone);
             }
         }
 

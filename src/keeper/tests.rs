@@ -9,6 +9,7 @@ mod others;
 mod pins;
 mod restarts;
 mod serials;
+mod steering;
 mod transitions;
 
 use super::fingerprint::fingerprint;

@@ -340,15 +340,15 @@ impl Selected {
     }
 
     /// Returns true if one member alone gives a set, all of it, to all clients, and did so lately: then nobody can be
-    /// steered.
+    /// steered. Behind a pin it may give as many other records.
     fn is_of_one(&self, labels: &[u8], set: Set<'_>) -> bool {
         if self.plan.has_home_only() || self.lately.contains_key(labels) {
             return false;
         }
         let place = Owner::new(labels);
-        let own = |giver: &Giver| giver.zone.as_ref()?.get_at(&place)?.get(set.rtype).map(|own| own.count);
-        let mut counts = self.givers.iter().filter_map(own);
-        counts.next() == Some(set.count) && counts.next().is_none()
+        let zones = self.givers.iter().filter_map(|giver| giver.zone.as_ref());
+        let mut sets = zones.filter_map(|zone| zone.get_at(&place)?.get(set.rtype));
+        sets.next().is_some_and(|own| own.rdatas().eq(set.rdatas())) && sets.next().is_none()
     }
 
     /// Returns true if some members give an owner's addresses of one family only, and others of the other.
@@ -374,7 +374,12 @@ impl Selected {
         let of = |(index, giver): (usize, &Giver)| {
             let is_lately = lost.iter().any(|lost| lost.member == index && lost.kind == set.rtype);
             let own = giver.zone.as_ref().and_then(|zone| zone.get_at(&place)?.get(set.rtype));
-            let Some(own) = own else { return Given { is_lately, ..Given::default() } };
+            let is_private = |rdata: &[u8]| self.plan.is_home_only(&region.members[index], set.rtype, rdata);
+            let private = match self.plan.has_home_only() {
+                true => numbers(set, set, is_private),
+                false => Vec::new(),
+            };
+            let Some(own) = own else { return Given { private, is_lately, ..Given::default() } };
             let way = Move { from: region.origin_of(index), to: &region.origin, policy: region.rdata_names };
             let moved = way.rrset(name, own, |_| true);
             let records = numbers(set, moved.as_set(), |_| true);
@@ -384,11 +389,6 @@ impl Selected {
             };
             let held = held.into_iter().flatten().filter(|held| held.rtype == set.rtype);
             let held = held.flat_map(|held| numbers(set, held.as_set(), |_| true)).collect();
-            let is_private = |rdata: &[u8]| self.plan.is_home_only(&region.members[index], set.rtype, rdata);
-            let private = match self.plan.has_home_only() {
-                true => numbers(set, moved.as_set(), is_private),
-                false => Vec::new(),
-            };
             Given { records, held, private, share: giver.shares.of(labels), is_lately }
         };
         self.givers.iter().enumerate().map(of).collect()

@@ -16,6 +16,9 @@ use super::point::{Client, Probes};
 use super::steered::{NOBODY, Run, Steered};
 use super::{Prefer, Services};
 
+/// The rank behind that of all fresh members where one was drawn: there are fewer.
+const LAST_DRAWN: u16 = u16::MAX / 2;
+
 /// Whoever asks, and what is known of the way to answer.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
@@ -53,7 +56,7 @@ enum Order<'s> {
     /// None comes first.
     Alike,
     Near(&'s Nearness),
-    /// One that was drawn, then the others in their order.
+    /// One that was drawn, then the others in their order, those last that are stale.
     Drawn(u16),
 }
 
@@ -161,6 +164,7 @@ impl<'s> Course<'s> {
             Order::Alike => member,
             Order::Near(nearness) => nearness.rank(member),
             Order::Drawn(drawn) if member == drawn => 0,
+            Order::Drawn(_) if self.asker.orders.is_last(member) => LAST_DRAWN + member,
             Order::Drawn(_) => member + 1,
         }
     }
@@ -218,9 +222,12 @@ impl<'s> Course<'s> {
         let turn = u64::from(self.asker.turn);
         let all: u64 = members.clone().filter_map(weight).sum();
         if all == 0 {
-            // Without weights nobody is drawn; those of weight 0 count where there are no others.
-            let count = members.clone().filter(|member| weight(*member).is_some()).count() as u64;
-            return members.clone().nth(((turn * count) >> 32) as usize).filter(|_| count > 0);
+            // Without weights nobody is drawn; those of weight 0 count where there are no others, the fresh ones first.
+            let is_known = |member: &u16| weight(*member).is_some();
+            let is_fresh = |member: &u16| !self.asker.orders.is_last(*member);
+            let has_fresh = members.clone().any(|member| is_fresh(&member));
+            let known = members.clone().filter(|member| is_known(member) && is_fresh(member) == has_fresh);
+            return known.clone().nth(((turn * known.count() as u64) >> 32) as usize);
         }
         let mut at = (turn * all) >> 32;
         members.clone().find(|member| {

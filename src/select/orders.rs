@@ -17,8 +17,10 @@ pub struct Orders {
     homes: Box<[Option<Nearness>]>,
     /// Shares of the members in the answers to clients without a home; empty where the records decide.
     weights: Box<[u32]>,
-    /// Members that come last, in the order of the members.
+    /// Members that were not refreshed for long, in the order of the members.
     stale: Box<[bool]>,
+    /// True if some member is fresh, so that those which are not come last.
+    has_fresh: bool,
     /// The members, whose names choose the clients that a share of a drain concerns.
     members: Arc<[Name]>,
     pub tally: Arc<SteeredTally>,
@@ -40,7 +42,7 @@ pub struct OrdersPlan<'p> {
     pub members: &'p [Name],
     pub near: &'p [(Name, Vec<Name>)],
     pub weights: &'p [(Name, u32)],
-    /// Members that come last, in the order of the members.
+    /// Members that were not refreshed for long, in the order of the members.
     pub stale: &'p [bool],
 }
 
@@ -48,7 +50,7 @@ impl Default for Orders {
     /// Those of a zone without members.
     fn default() -> Orders {
         let tally = Arc::new(SteeredTally::new(&[], &[], None));
-        Orders { homes: [].into(), weights: [].into(), stale: [].into(), members: [].into(), tally }
+        Orders { homes: [].into(), weights: [].into(), stale: [].into(), has_fresh: false, members: [].into(), tally }
     }
 }
 
@@ -56,8 +58,8 @@ impl Orders {
     /// Makes the orders; counting goes on where it was.
     pub fn new(plan: &OrdersPlan<'_>, before: Option<&Orders>) -> Orders {
         let members = plan.members.len();
-        let all_stale = plan.stale.iter().all(|stale| *stale);
-        let is_stale = |member: usize| !all_stale && plan.stale.get(member).is_some_and(|stale| *stale);
+        let has_fresh = plan.stale.iter().any(|stale| !stale);
+        let is_stale = |member: usize| has_fresh && plan.stale.get(member).is_some_and(|stale| *stale);
         let near = |home: &Name| plan.near.iter().find(|(of, _)| of == home).map(|(_, near)| &near[..]);
         let number = |member: &Name| plan.members.iter().position(|other| other == member);
         let nearness = |home: &Name| {
@@ -91,7 +93,8 @@ impl Orders {
             tally => Arc::new(SteeredTally::new(plan.homes, plan.members, tally.map(Arc::as_ref))),
         };
         let homes = plan.homes.iter().map(nearness).collect();
-        Orders { homes, weights, stale: plan.stale.into(), members: plan.members.into(), tally }
+        let (stale, members) = (plan.stale.into(), plan.members.into());
+        Orders { homes, weights, stale, has_fresh, members, tally }
     }
 
     /// How near the members are to the clients of a home; none if it is no home in this region.
@@ -107,6 +110,11 @@ impl Orders {
     /// Members that were not refreshed for long, in the order of the members.
     pub fn stale(&self) -> &[bool] {
         &self.stale
+    }
+
+    /// Returns true if a member comes after all others: it was not refreshed for long, and some other was.
+    pub fn is_last(&self, member: u16) -> bool {
+        self.has_fresh && self.stale.get(usize::from(member)).is_some_and(|stale| *stale)
     }
 
     /// Shares of the members in the answers to clients without a home; empty where the records decide.

@@ -58,7 +58,7 @@ pub struct Given {
     pub records: Vec<u32>,
     /// Those of them that it has withdrawn and that are held.
     pub held: Vec<u32>,
-    /// Those of them that only clients at home get.
+    /// Numbers of the records in the set that only clients at home get, if it gives them.
     pub private: Vec<u32>,
     /// Share of the clients that get none of them, in percent.
     pub share: u8,
@@ -84,7 +84,12 @@ impl Steered {
         let nobodys: Vec<u32> = (0..).zip(&is_given).filter(|(_, given)| !**given).map(|(number, _)| number).collect();
         let sides = givers + usize::from(!nobodys.is_empty());
         let is_lately = given.iter().any(|given| given.is_lately);
-        let has_private = given.iter().any(|given| !given.private.is_empty());
+        // Of an address that nobody gives, nobody is at home.
+        let is_private = |number: &u32| given.iter().any(|given| given.private.binary_search(number).is_ok());
+        let private = nobodys.iter().copied().filter(is_private).collect();
+        let nobody = Given { records: nobodys, private, ..Given::default() };
+        let has_private = |given: &Given| given.records.iter().any(|own| given.private.binary_search(own).is_ok());
+        let has_private = given.iter().chain([&nobody]).any(has_private);
         let has_share = sides > 1 && given.iter().any(|given| given.share > 0 && !given.records.is_empty());
         if !(steering.prefer != Prefer::Off && (sides > 1 || is_lately) || has_private || has_share) {
             return None;
@@ -99,7 +104,6 @@ impl Steered {
             lately: (0..).zip(given).filter(|(_, given)| given.is_lately).map(|(member, _)| member).collect(),
         };
         let (mut runs, mut offsets, mut points) = (Vec::new(), Vec::new(), Vec::new());
-        let nobody = Given { records: nobodys, ..Given::default() };
         let all = (0..).zip(given).chain([(NOBODY, &nobody)]).filter(|(_, given)| !given.records.is_empty());
         for (member, given) in all {
             let is_private = |number: u32| given.private.binary_search(&number).is_ok();

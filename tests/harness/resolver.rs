@@ -9,7 +9,7 @@ use super::peer::program_path;
 use super::{Client, Dname, Folder, Message, Port, Process, Query, rtype};
 use std::fmt::Write;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -96,9 +96,11 @@ impl PackagedResolver {
         self.resolve_from(self.address.ip(), name, rtype)
     }
 
-    /// Asks from an address of loopback.
+    /// Asks from an address of loopback; one of IPv6 only a resolver that tells of subnets.
     pub fn resolve_from(&self, source: IpAddr, name: &Dname, rtype: u16) -> io::Result<Message> {
-        let mut client = Client::between(source, self.address).with_deadline(Duration::from_secs(15));
+        let ip = if source.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { self.address.ip() };
+        let address = SocketAddr::new(ip, self.address.port());
+        let mut client = Client::between(source, address).with_deadline(Duration::from_secs(15));
         let query = question(name, rtype);
         let answer = client.ask(&query)?;
         if answer.is_truncated() { client.ask_tcp(&query) } else { Ok(answer) }
@@ -148,7 +150,11 @@ fn configure_telling_unbound(home: &Path, address: SocketAddr, zones: &[&Dname],
     let arguments = configure_unbound(home, address, zones, server);
     let configuration = home.join("unbound.conf");
     let text = std::fs::read_to_string(&configuration).expect("configuration");
-    let told = format!("server:\n module-config: \"subnetcache iterator\"\n send-client-subnet: {}\n", server.ip());
+    let told = format!(
+        "server:\n module-config: \"subnetcache iterator\"\n send-client-subnet: {}\n interface: ::1\n \
+         access-control: ::1 allow\n",
+        server.ip()
+    );
     write_file(&configuration, &text.replacen("server:\n", &told, 1));
     arguments
 }
@@ -158,7 +164,9 @@ fn configure_telling_recursor(home: &Path, address: SocketAddr, zones: &[&Dname]
     let arguments = configure_recursor(home, address, zones, server);
     let configuration = home.join("recursor.conf");
     let text = std::fs::read_to_string(&configuration).expect("configuration");
-    write_file(&configuration, &format!("{text}edns-subnet-allow-list={}\necs-add-for=127.0.0.0/8\n", server.ip()));
+    let text = text.replace("local-address=127.0.0.1\n", "local-address=127.0.0.1, ::1\n");
+    let told = format!("edns-subnet-allow-list={}\necs-add-for=127.0.0.0/8, ::1/128\n", server.ip());
+    write_file(&configuration, &format!("{text}{told}"));
     arguments
 }
 

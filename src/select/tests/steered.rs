@@ -175,6 +175,20 @@ fn a_record_of_several_members_counts_for_the_nearest() {
     assert_eq!(numbers(&world, 0)[4], 4, "what nobody gives comes last");
 }
 
+/// Behind a pin, what was for clients at home is for nobody once nobody gives it.
+#[test]
+fn addresses_that_nobody_gives_stay_at_home() {
+    let mut world = World::of([1, 1, 0, 0], Prefer::Order, 1);
+    world.givers.push(BTreeSet::new());
+    assert_eq!(numbers(&world, 0), [0, 1, 2]);
+    world.private = BTreeSet::from([(0, 2), (3, 2)]);
+    assert_eq!((numbers(&world, 0), numbers(&world, 1)), (vec![0, 1], vec![1, 0]));
+    world.givers[..2].iter_mut().for_each(BTreeSet::clear);
+    assert_eq!(numbers(&world, 0).len(), 2, "something else that nobody gives");
+    world.private = (0..3).map(|record| (0, record)).collect();
+    assert_eq!(numbers(&world, 0).len(), 3, "nothing else is there");
+}
+
 #[test]
 fn services_fail_over_by_priorities() {
     let mut world = World::of([3, 3, 3, 0], Prefer::Nearest, 1);
@@ -218,6 +232,15 @@ fn weights_draw_members_for_clients_without_a_home() {
     }
     assert!((7125..=7875).contains(&times[0]) && (2375..=2625).contains(&times[1]), "{times:?}");
     assert_eq!(times[2], 0, "weight 0: only where nobody else has any");
+    // Behind the one that was drawn, and among those of weight 0, stale members come last.
+    let stale = World { stale: vec![true, false, false, false], ..World::of([1, 1, 1, 0], Prefer::Order, 1) };
+    for weights in [vec![1, 1, 1, 1], vec![3, 0, 0, 0]] {
+        let world = World { weights, ..stale.clone() };
+        for turn in (0..100u32).map(|turn| turn.wrapping_mul(0x9e37_79b1)) {
+            let answer = ask(&world, rtype::A, None, 1, turn).unwrap();
+            assert_eq!((answer.len(), answer[2].0), (3, 0), "{answer:?}");
+        }
+    }
     let alone = World { weights: vec![0, 0, 5, 0], ..World::of([0, 2, 0, 2], Prefer::Nearest, 1) };
     assert_eq!(ask(&alone, rtype::A, None, 1, 0).unwrap().len(), 2);
 }

@@ -1,5 +1,8 @@
 //! Answers to single questions, as short text; what Knot and NSD say is compared in `tests/differential.rs`.
 
+mod region;
+mod scopes;
+mod steering;
 mod subnet;
 mod windows;
 
