@@ -10,7 +10,7 @@
 //!
 //! Cost: a round trip or two; the library sends a lost datagram again within the time it has.
 //!
-//! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS), 8945 section 5.4 (TSIG).
+//! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS), 7871 (EDNS Client Subnet), 8945 section 5.4 (TSIG).
 
 use crate::metrics::{RCODES, unix_seconds};
 use hickory_client::NetError;
@@ -19,6 +19,7 @@ use hickory_client::tcp::TcpClientStream;
 use hickory_client::udp::UdpClientStream;
 use hickory_client::xfer::{DnsHandle, FirstAnswer};
 use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsOption};
 use hickory_proto::rr::{DNSClass, RData, RecordType};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -115,6 +116,8 @@ impl ClientError {
 pub struct Question {
     query: Query,
     options: DnsRequestOptions,
+    /// Prefix of the client that it is asked for.
+    subnet: Option<ClientSubnet>,
 }
 
 impl Question {
@@ -123,12 +126,21 @@ impl Question {
         let mut options = DnsRequestOptions::default();
         options.use_edns = role == Role::Resolver;
         options.recursion_desired = role == Role::Resolver;
-        Question { query: Query::query(to_library(owner), rtype), options }
+        Question { query: Query::query(to_library(owner), rtype), options, subnet: None }
+    }
+
+    /// Tells the prefix of the client, as resolvers do (RFC 7871).
+    pub fn for_client(self, (address, length): (IpAddr, u8)) -> Question {
+        Question { subnet: Some(ClientSubnet::new(address, length, 0)), ..self }
     }
 
     /// A message that asks it, each with an id of its own.
     fn request(&self) -> DnsRequest {
-        DnsRequest::from_query(self.query.clone(), self.options)
+        let mut request = DnsRequest::from_query(self.query.clone(), self.options);
+        if let Some(subnet) = self.subnet {
+            request.edns.get_or_insert_default().options_mut().insert(EdnsOption::Subnet(subnet));
+        }
+        request
     }
 
     /// The octets of such a message.

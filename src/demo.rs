@@ -2,8 +2,8 @@
 //!
 //! The datacenters are those of [`sim`]: a model of instances each, and a primary that serves it as CNS does.
 //!
-//! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, and shows
-//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of
+//! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, for clients
+//! in each of them, too, and shows what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of
 //! the three can also run by itself, for a server in another process or on another machine.
 //!
 //! Nothing below this layer knows of it. Cost: O(records) for every change of a model, since zones are replaced
@@ -17,6 +17,7 @@ mod ledger;
 mod script;
 mod site;
 mod stage;
+mod steering;
 mod view;
 
 pub use alone::PrimaryPlan;
@@ -29,9 +30,9 @@ use client::Client;
 use folder::Folder;
 use script::SITES;
 use site::{ACCOUNT, SERVICE, Site, SiteError};
-use stage::{PATIENCE, Stage, StageError};
+use stage::{PATIENCE, STALE_AFTER, Stage, StageError};
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
@@ -82,7 +83,8 @@ pub enum Play {
     Primary(PrimaryPlan),
 }
 
-/// Shows the demonstration until Ctrl-C, or until the time is over; fails if the region did not follow the changes.
+/// Shows the demonstration until Ctrl-C, or until the time is over; fails if the region or its clients did not follow the
+/// changes.
 pub fn run(play: Play) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let result = runtime.map_err(DemoError::Start).and_then(|runtime| match play {
@@ -115,7 +117,7 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
     let (daemon, text, ports) = start_daemon(&folder, &sites, log).await?;
     let output = StageError::Output;
     view.print(&format!("The configuration, {}:\n\n{text}", folder.config().display())).map_err(output)?;
-    view.print_above(&describe_ways(&folder, &ports)).map_err(output)?;
+    view.print_above(&describe_ways(&folder, &ports, sites[0].client().0)).map_err(output)?;
     let client = Client::new(ports.dns);
     let mut stage = Stage::new(sites, Name::parse(&format!("{REGION}.{DOMAIN}"))?, client, limit, PATIENCE)?;
     let mut result = None;
@@ -142,7 +144,7 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
     }
     folder.keep();
     drop(view);
-    eprintln!("The region did not follow every change:");
+    eprintln!("The region, or a client, did not follow every change:");
     ledger.faults.iter().for_each(|fault| eprintln!("  {fault}"));
     eprintln!("{}", describe_log(&folder));
     Ok(false)
@@ -181,24 +183,33 @@ fn choose_ports() -> io::Result<Ports> {
     }
 }
 
-/// The configuration: the two tables of RFD 172, and below them what a server without rights needs.
+/// The configuration: the two tables of RFD 172 with the clients of each datacenter, and below them what a server without
+/// rights needs. The server believes the demonstration whose client asks, since everything asks from 127.0.0.1.
 fn write_config(sites: &[Site], ports: &Ports) -> String {
     let name = |site: &Site| frame::without_root(&site.origin().to_string());
     let zones = sites.iter().map(|site| format!("    \"{}\": \"{}\"", name(site), site.address()));
-    let members = sites.iter().map(|site| format!("      \"{}\"", name(site)));
-    let (zones, members) = (zones.collect::<Vec<_>>().join(",\n"), members.collect::<Vec<_>>().join(",\n"));
+    let clients = sites.iter().map(|site| format!("    \"{}\": [\"{}\"]", name(site), site.clients()));
+    let members = sites.iter().map(|site| format!("        \"{}\"", name(site)));
+    let (zones, clients) = (zones.collect::<Vec<_>>().join(",\n"), clients.collect::<Vec<_>>().join(",\n"));
+    let (members, stale) = (members.collect::<Vec<_>>().join(",\n"), STALE_AFTER.as_secs());
     let Ports { dns, metrics } = ports;
     format!(
         r#"{{
   "zones": {{
 {zones}
   }},
-  "aggregations": {{
-    "{REGION}.{DOMAIN}": [
-{members}
-    ]
+  "clients": {{
+{clients}
   }},
-  "server": {{ "name": "ns1.example.com", "listen": ["{dns}"] }},
+  "aggregations": {{
+    "{REGION}.{DOMAIN}": {{
+      "members": [
+{members}
+      ],
+      "steering": {{ "prefer": "nearest", "stale_after": "{stale}s" }}
+    }}
+  }},
+  "server": {{ "name": "ns1.example.com", "listen": ["{dns}"], "client_subnet_from": ["127.0.0.1"] }},
   "metrics": {{ "listen": ["{metrics}"] }},
   "control": {{ "socket": "control.sock" }},
   "state": {{ "folder": false }},
@@ -212,18 +223,19 @@ fn write_config(sites: &[Site], ports: &Ports) -> String {
 }
 
 /// Describes the commands to try in another terminal.
-fn describe_ways(folder: &Folder, ports: &Ports) -> String {
+fn describe_ways(folder: &Folder, ports: &Ports, client: IpAddr) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "aggregator".into());
     let name = format!("{SERVICE}.svc.{ACCOUNT}.{REGION}.{DOMAIN}");
     let (dns, metrics, socket) = (ports.dns, ports.metrics, folder.socket());
     let (port, socket) = (dns.port(), socket.display());
     format!(
         "In another terminal:\n  \
+         tail -f {}\n  \
+         curl http://{metrics}/metrics\n  \
+         {program} status -s {socket}\n  \
          dig @127.0.0.1 -p {port} {name} A\n  \
          dig @127.0.0.1 -p {port} {name} SRV\n  \
-         {program} status -s {socket}\n  \
-         curl http://{metrics}/metrics\n  \
-         tail -f {}\n",
+         dig @127.0.0.1 -p {port} {name} +subnet={client}\n",
         folder.log().display()
     )
 }

@@ -36,6 +36,16 @@ impl Demo {
         panic!("no {text:?} in\n{seen}");
     }
 
+    /// Changes the configuration when the region is complete, and reloads it.
+    fn reload_with(&mut self, change: impl FnOnce(&str) -> String) {
+        let line = self.read_until("The configuration, ");
+        let config = line.trim_start_matches("The configuration, ").trim_end_matches(':').to_string();
+        self.read_until("answers for all datacenters");
+        fs::write(&config, change(&fs::read_to_string(&config).unwrap())).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_aggregator")).args(["reload", "-c", &config]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// Exit code and the rest of both outputs, after the end.
     fn finish(self) -> (i32, String, String, TempDir) {
         let Output { status, stdout, stderr } = self.child.wait_with_output().unwrap();
@@ -50,11 +60,14 @@ impl Demo {
 
 #[test]
 fn a_short_run_shows_every_kind_of_change_and_succeeds() {
-    let (code, output, problem, folder) = Demo::start(&["--for", "12s"]).finish();
+    let (code, output, problem, folder) = Demo::start(&["--for", "14s"]).finish();
     assert_eq!((code, problem.as_str()), (0, ""), "{output}");
     for text in [
         "\"us-west-3.cns.example.com\": \"127.0.0.1:",
-        "\"us-west.cns.example.com\": [\n",
+        "\"us-west-3.cns.example.com\": [\"10.3.0.0/16\"]\n",
+        "\"us-west.cns.example.com\": {\n",
+        "\"steering\": { \"prefer\": \"nearest\", \"stale_after\": \"2s\" }",
+        " +subnet=10.1.0.0\n",
         "\n  dig @127.0.0.1 -p ",
         " web.svc.acme.us-west.cns.example.com SRV\n",
         "/metrics\n",
@@ -66,6 +79,7 @@ fn a_short_run_shows_every_kind_of_change_and_succeeds() {
         ": datacenter back, serial ",
         "us-west followed in ",
         "all answered from the last good copy\n",
+        "\n3 clients were served by their own datacenters while these were there",
         ", 0 without an answer\n",
     ] {
         assert!(output.contains(text), "{text:?} in\n{output}");
@@ -74,6 +88,11 @@ fn a_short_run_shows_every_kind_of_change_and_succeeds() {
     let (made, rest) = summary.split_once(" changes made, ").unwrap();
     assert!(rest.starts_with(&format!("{made} followed; ")) && made.parse::<u32>().unwrap() >= 5, "{summary}");
     assert_eq!(output.matches(" followed in ").count().to_string(), made, "{output}");
+    // Once as it happens, and once in the summary.
+    for moved in [": its client went to us-west-1 after ", ": its client came home after "] {
+        let lines: Vec<&str> = output.lines().filter(|line| line.contains(moved)).collect();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("us-west-3")), "{output}");
+    }
     assert!(!output.contains('\x1b'), "this is no terminal");
     let events = output.lines().filter(|line| line.contains("us-west-") && line.contains("s  "));
     assert!(events.clone().count() >= 6 && events.clone().all(|line| line.len() <= 100), "{output}");
@@ -110,30 +129,49 @@ fn an_operator_can_look_in_and_stop_it() {
 #[test]
 fn a_region_that_does_not_follow_fails_it() {
     let mut demo = Demo::start(&["--for", "6s"]);
-    let line = demo.read_until("The configuration, ");
-    let config = line.trim_start_matches("The configuration, ").trim_end_matches(':').to_string();
-    demo.read_until("answers for all datacenters");
     // A server that asks where nobody answers cannot follow.
-    let text = fs::read_to_string(&config).unwrap();
-    let dead = |line: &str| match line.split_once(".cns.example.com\": \"127.0.0.1:") {
-        Some((zone, port)) => {
-            format!("{zone}.cns.example.com\": \"127.0.0.1:9\"{}\n", &port[port.find('"').unwrap() + 1..])
-        }
-        None => format!("{line}\n"),
-    };
-    let changed: String = text.lines().map(dead).collect();
-    assert_eq!(changed.matches("127.0.0.1:9\"").count(), 3, "{changed}");
-    fs::write(&config, changed).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_aggregator")).args(["reload", "-c", &config]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    demo.reload_with(|text| {
+        let dead = |line: &str| match line.split_once(".cns.example.com\": \"127.0.0.1:") {
+            Some((zone, port)) => {
+                format!("{zone}.cns.example.com\": \"127.0.0.1:9\"{}\n", &port[port.find('"').unwrap() + 1..])
+            }
+            None => format!("{line}\n"),
+        };
+        let changed: String = text.lines().map(dead).collect();
+        assert_eq!(changed.matches("127.0.0.1:9\"").count(), 3, "{changed}");
+        changed
+    });
     let (code, output, problem, folder) = demo.finish();
     assert_eq!(code, 1, "{output}{problem}");
     assert!(output.contains("  FAULT us-west-"), "{output}");
-    assert!(problem.starts_with("The region did not follow every change:\n  us-west-"), "{problem}");
+    assert!(problem.starts_with("The region, or a client, did not follow every change:\n  us-west-"), "{problem}");
     assert!(problem.contains(": not followed within 5 s: the answer "), "{problem}");
     let log = problem.lines().last().unwrap().trim_start_matches("The log of the server is ");
     assert!(Path::new(log).starts_with(folder.path()), "{log}");
     assert!(fs::read_to_string(log).unwrap().contains("configuration reloaded"), "{log}");
+}
+
+#[test]
+fn clients_that_are_not_led_home_fail_it() {
+    let mut demo = Demo::start(&["--for", "3s"]);
+    demo.reload_with(|text| text.replace("\"nearest\"", "\"off\""));
+    let (code, output, problem, _) = demo.finish();
+    assert_eq!(code, 1, "{output}{problem}");
+    let everyone = "it was served by us-west-1 and us-west-2 and us-west-3\n";
+    for home in ["us-west-1", "us-west-2", "us-west-3"] {
+        let fault = format!("  {home}: its client was not served by {home} within 1 s: {everyone}");
+        assert!(problem.contains(&fault), "{problem}");
+    }
+}
+
+#[test]
+fn clients_that_stay_with_a_datacenter_that_is_away_fail_it() {
+    let mut demo = Demo::start(&["--for", "14s"]);
+    demo.reload_with(|text| text.replace("\"stale_after\": \"2s\"", "\"stale_after\": \"never\""));
+    let (code, output, problem, _) = demo.finish();
+    assert_eq!(code, 1, "{output}{problem}");
+    let fault = "\n  us-west-3: its client was not served by us-west-1 within 7 s: it was served by us-west-3\n";
+    assert!(problem.contains(fault) && problem.lines().count() == 3, "{problem}");
 }
 
 #[test]

@@ -177,3 +177,32 @@ async fn states_have_colours_on_a_terminal_only() {
         assert!(!stand.daemon.verb(verb).stdout.contains('\x1b'));
     }
 }
+
+#[test]
+fn the_demo_shows_who_serves_the_clients_on_a_small_terminal() {
+    let folder = Folder::new();
+    let temporary = [("TMPDIR", folder.path().to_str().expect("a path in UTF-8")), ("NO_COLOR", "1")];
+    let mut terminal = Terminal::start_without_file(&["demo", "--for", "14s"], (80, 24), &temporary);
+    let picture = || -> Vec<String> {
+        let lines = terminal.screen().into_iter().skip_while(|line| !line.starts_with("aggregator demo  "));
+        lines.take_while(|line| !line.is_empty()).collect()
+    };
+    // At home, on the way, elsewhere, and at home again.
+    for (served, remark) in
+        [("us-west-3", ""), ("us-west-3", "moving for "), ("us-west-1", "moved in "), ("us-west-3", "home in ")]
+    {
+        let lines = wait_until(&format!("us-west-3's client, {served}, {remark:?}"), PATIENCE, || {
+            let is_shown = |line: &String| {
+                line.starts_with(&format!("us-west-3   10.3.0.0/24       {served}   ")) && line.contains(remark)
+            };
+            Some(picture()).filter(|lines| lines.iter().any(is_shown))
+        });
+        assert!(
+            lines.iter().any(|line| line.starts_with("us-west-1   10.1.0.0/24       us-west-1   for ")),
+            "{lines:#?}"
+        );
+        assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+    }
+    assert!(terminal.end().success());
+    terminal.wait_for("us-west-3: its client came home after ");
+}

@@ -3,7 +3,7 @@
 //!
 //! Cost: one round trip for a question.
 //!
-//! RFCs: 2782 (SRV).
+//! RFCs: 2782 (SRV), 7871 (EDNS Client Subnet).
 
 use crate::client::{ClientError, Question, Role, Server, soa_of};
 use hickory_proto::op::{Message, ResponseCode};
@@ -16,6 +16,9 @@ use wire::serial::Serial;
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Prefix of a client: its address, and how many bits of it are told.
+pub type Subnet = (IpAddr, u8);
 
 /// Error: a question got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,12 @@ impl Answer {
     pub fn extend(&mut self, other: &Answer) {
         self.addresses.extend(&other.addresses);
         self.targets.extend(other.targets.iter().cloned());
+    }
+
+    /// The IPv4 addresses alone.
+    pub fn ipv4(&self) -> Answer {
+        let addresses = self.addresses.iter().filter(|address| address.is_ipv4());
+        Answer { addresses: addresses.copied().collect(), ..Answer::default() }
     }
 
     /// Returns, in words, the addresses and targets that the other answer has and this one lacks.
@@ -90,10 +99,23 @@ impl Client {
         Ok(answer)
     }
 
-    /// Asks one question.
+    /// Asks for the IPv4 addresses of a service, as the resolver of a client with this prefix.
+    pub async fn ask_for_client(&mut self, name: &Name, subnet: Subnet) -> Result<Answer, AskError> {
+        let question = Question::new(name, RecordType::A, Role::Resolver).for_client(subnet);
+        let response = self.send(question).await?;
+        let addresses = response.answers.into_iter().filter_map(|record| record.data.ip_addr()).collect();
+        Ok(Answer { addresses, ..Answer::default() })
+    }
+
+    /// Asks one question as a resolver that tells nothing of its clients.
     async fn ask(&mut self, name: &Name, kind: RecordType) -> Result<Message, AskError> {
+        self.send(Question::new(name, kind, Role::Resolver)).await
+    }
+
+    /// Sends one question.
+    async fn send(&mut self, question: Question) -> Result<Message, AskError> {
         self.asked += 1;
-        let response = Question::new(name, kind, Role::Resolver).ask_udp(&self.server, PATIENCE).await?;
+        let response = question.ask_udp(&self.server, PATIENCE).await?;
         match response.metadata.response_code {
             ResponseCode::NoError if response.metadata.truncation => Err(AskError::Truncated),
             ResponseCode::NoError => Ok(response),

@@ -4,6 +4,7 @@
 //! Pure. Cost: O(addresses).
 
 use super::client::Answer;
+use super::steering::Place;
 use crate::terminal::{Style, render};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +28,16 @@ pub struct SiteRow {
     pub served: Option<Serial>,
 }
 
+/// The client of one datacenter in the picture.
+pub struct ClientRow {
+    /// The label of its datacenter.
+    pub label: String,
+    pub subnet: String,
+    /// The datacenter that serves it.
+    pub served: String,
+    pub place: Place,
+}
+
 /// State of the demonstration at one moment, ready to be drawn.
 pub struct Picture<'a> {
     pub elapsed: Duration,
@@ -34,6 +45,7 @@ pub struct Picture<'a> {
     pub sites: Vec<SiteRow>,
     pub region: String,
     pub region_serial: Option<Serial>,
+    pub clients: Vec<ClientRow>,
     /// Changes made and followed.
     pub counts: (usize, usize),
     /// Time for which the newest change has been waiting; none if no change waits.
@@ -51,6 +63,8 @@ impl Picture<'_> {
         lines.push(vec![(Style::Dim, row(["DATACENTER", "PRIMARY", "AT PRIMARY", "SERVED"]))]);
         lines.extend(self.sites.iter().map(draw_site));
         lines.push(self.draw_region());
+        lines.push(vec![(Style::Dim, client_row(["CLIENT OF", "SUBNET", "SERVED BY"]))]);
+        lines.extend(self.clients.iter().map(|client| self.draw_client(client)));
         lines.push(vec![(Style::Bold, without_root(&self.service.to_string()))]);
         self.draw_answer(width, &mut lines);
         let room = height.saturating_sub(lines.len());
@@ -79,6 +93,22 @@ impl Picture<'_> {
             None => (Style::Warning, format!("only {followed} of {made} changes followed, or answers were wrong")),
         };
         vec![(Style::Bold, row([&self.region, "region", "", &serial])), (style, state)]
+    }
+
+    /// The line of one client.
+    fn draw_client(&self, client: &ClientRow) -> Vec<(Style, String)> {
+        let ago = |since: Duration| self.elapsed.saturating_sub(since);
+        let verb = if client.served == client.label { "home" } else { "moved" };
+        let (style, remark) = match client.place {
+            Place::Right { since, took: None } => (Style::Good, format!("for {} s", ago(since).as_secs())),
+            Place::Right { since, took: Some(took) } => {
+                let (seconds, took) = (ago(since).as_secs(), took.as_secs_f64());
+                (Style::Good, format!("for {seconds} s, {verb} in {took:.1} s"))
+            }
+            Place::Moving { since, .. } => (Style::Warning, format!("moving for {:.1} s", ago(since).as_secs_f64())),
+            Place::Lost => (Style::Bad, "wrong".to_string()),
+        };
+        vec![(Style::Plain, client_row([&client.label, &client.subnet, &client.served])), (style, remark)]
     }
 
     /// Adds what the service name answers with.
@@ -124,6 +154,12 @@ fn row(cells: [&str; 4]) -> String {
     format!("{name:<12}{address:<18}{there:<12}{here:<12}")
 }
 
+/// Sets cells in columns: a datacenter, its client, and who serves it.
+fn client_row(cells: [&str; 3]) -> String {
+    let [home, subnet, served] = cells;
+    format!("{home:<12}{subnet:<18}{served:<12}")
+}
+
 /// Sets words in as many lines as they need.
 fn wrap(kind: &str, words: impl Iterator<Item = String>, width: usize, lines: &mut Vec<Vec<(Style, String)>>) {
     let (mut head, mut text) = (kind, String::new());
@@ -162,6 +198,16 @@ mod tests {
             serial: Serial(u32::MAX),
             served: Some(Serial(u32::MAX - 1)),
         };
+        let client = |(number, served, place): (u8, &str, Place)| ClientRow {
+            label: format!("us-west-{number}"),
+            subnet: format!("10.{number}.0.0/24"),
+            served: served.to_string(),
+            place,
+        };
+        let millis = Duration::from_millis;
+        let first = Place::Right { since: millis(100), took: None };
+        let moved = Place::Right { since: millis(6_100), took: Some(millis(2_140)) };
+        let back = Place::Right { since: millis(5_000), took: Some(millis(160)) };
         let mut answer = Answer::default();
         for host in 100..116_u8 {
             answer.addresses.insert([198, 51, 100, host].into());
@@ -176,6 +222,7 @@ mod tests {
             sites: (1..=3).map(site).collect(),
             region: "us-west".into(),
             region_serial: Some(Serial(7)),
+            clients: [(1, "us-west-1", first), (2, "us-west-1", moved), (3, "us-west-3", back)].map(client).into(),
             counts: (3, 2),
             waiting: Some(Duration::from_millis(340)),
             is_clean: true,
@@ -193,6 +240,11 @@ mod tests {
         let away = "us-west-2   127.0.0.1:65000   4294967295  4294967294  AWAY, last good copy";
         assert!(lines.contains(&format!("{:<42}{:<12}change under way for 0.3 s", "us-west     region", 7)), "{text}");
         assert!(lines.contains(&away.to_string()), "{text}");
+        let clients = "CLIENT OF   SUBNET            SERVED BY\n\
+                       us-west-1   10.1.0.0/24       us-west-1   for 7 s\n\
+                       us-west-2   10.2.0.0/24       us-west-1   for 1 s, moved in 2.1 s\n\
+                       us-west-3   10.3.0.0/24       us-west-3   for 2 s, home in 0.2 s\n";
+        assert!(text.contains(clients), "{text}");
         assert!(text.contains("\n  A     198.51.100.100 198.51.100.101 "), "{text}");
         assert!(text.contains("\n  AAAA  2001:db8::1\n"), "{text}");
         assert!(text.contains("\n  SRV   8080 {web-102,web-105,"), "{text}");

@@ -9,15 +9,18 @@
 //! Cost: O(records of the answer) for an observation.
 
 use super::client::Answer;
+use super::steering::{Served, Steering};
 use std::time::Duration;
 use wire::serial::Serial;
 
 /// Answer that the aggregator should give.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     pub answer: Answer,
     /// The serial of each datacenter's zone, as the aggregator serves it.
     pub served: Vec<Serial>,
+    /// Answer of each datacenter by itself, which clients that it serves should get.
+    pub clients: Vec<Answer>,
 }
 
 /// Answer that the aggregator gave in one round of questions.
@@ -27,17 +30,29 @@ pub struct Observed {
     pub answer: Option<Answer>,
     pub region: Option<Serial>,
     pub served: Vec<Option<Serial>>,
+    /// What the client of each datacenter got; none if its question failed.
+    pub clients: Vec<Option<ClientAnswer>>,
     /// Questions asked.
     pub asked: usize,
     /// Questions that failed, and how.
     pub failed: Vec<String>,
 }
 
-/// Result of an observation.
+/// Answer that a client got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Followed {
+pub struct ClientAnswer {
+    pub answer: Answer,
+    /// The datacenters that have its addresses.
+    pub by: Served,
+}
+
+/// What an observation shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
     /// The open change is answered.
     Followed { latency: Duration },
+    /// A client was led where it should be, as described.
+    Steered(String),
     /// The region is wrong, as described.
     Fault(String),
 }
@@ -77,14 +92,16 @@ pub struct Ledger {
     asked: usize,
     unanswered: usize,
     outages: Vec<Outage>,
+    /// The clients of the datacenters.
+    pub steering: Steering,
     /// The faults so far, in words.
     pub faults: Vec<String>,
 }
 
 impl Ledger {
     /// Starts an empty ledger, after the region was seen as expected; a change may take so long to be followed.
-    pub fn new(patience: Duration, region: Option<Serial>) -> Ledger {
-        Ledger { patience, settled: true, region, ..Ledger::default() }
+    pub fn new(patience: Duration, region: Option<Serial>, steering: Steering) -> Ledger {
+        Ledger { patience, settled: true, region, steering, ..Ledger::default() }
     }
 
     /// Notes a change that the region should follow.
@@ -105,9 +122,9 @@ impl Ledger {
         }
     }
 
-    /// Returns true if a change waits to be followed.
+    /// Returns true if a change waits to be followed, or a client to be led elsewhere.
     pub fn is_open(&self) -> bool {
-        self.open.is_some()
+        self.open.is_some() || !self.steering.is_settled()
     }
 
     /// Returns the time at which the waiting change was made.
@@ -126,7 +143,7 @@ impl Ledger {
     }
 
     /// Compares an observation with the expected answer; returns all results of that.
-    pub fn judge(&mut self, now: Duration, expected: &Expected, observed: &Observed) -> Vec<Followed> {
+    pub fn judge(&mut self, now: Duration, expected: &Expected, observed: &Observed) -> Vec<Judgement> {
         let mut outcomes = Vec::new();
         let before = self.faults.len();
         self.count(observed);
@@ -142,7 +159,7 @@ impl Ledger {
                     self.open = None;
                     self.settled = true;
                     self.latencies.push(latency);
-                    outcomes.push(Followed::Followed { latency });
+                    outcomes.push(Judgement::Followed { latency });
                 } else if latency > self.patience {
                     let why = missing.unwrap_or_else(|| {
                         if is_newer { "it came too late".into() } else { "the region's serial did not rise".into() }
@@ -164,7 +181,9 @@ impl Ledger {
             },
         }
         self.region = observed.region.or(self.region);
-        outcomes.extend(self.faults[before..].iter().cloned().map(Followed::Fault));
+        let clients: Vec<_> = observed.clients.iter().map(|client| client.as_ref().map(|client| &client.by)).collect();
+        outcomes.extend(self.steering.judge(now, &clients, &mut self.faults).into_iter().map(Judgement::Steered));
+        outcomes.extend(self.faults[before..].iter().cloned().map(Judgement::Fault));
         outcomes
     }
 
@@ -205,6 +224,7 @@ impl Ledger {
             };
             lines.push(format!("{site} was away {lasted}: {asked} queries, {result}"));
         }
+        lines.extend(self.steering.summary(self.is_clean()));
         lines.push(format!("{} queries over UDP in total, {} without an answer", self.asked, self.unanswered));
         lines
     }
@@ -216,12 +236,22 @@ pub fn describe_missing(expected: &Expected, observed: &Observed) -> Option<Stri
         return Some(format!("no usable answer ({})", observed.failed.join("; ")));
     };
     let mut parts = Vec::new();
-    let (lacks, extra) = (answer.lacks(&expected.answer), expected.answer.lacks(answer));
-    if !lacks.is_empty() {
-        parts.push(format!("the answer lacks {}", lacks.join(", ")));
-    }
-    if !extra.is_empty() {
-        parts.push(format!("the answer still has {}", extra.join(", ")));
+    let compare = |parts: &mut Vec<String>, what: &str, answer: &Answer, wanted: &Answer| {
+        let (lacks, extra) = (answer.lacks(wanted), wanted.lacks(answer));
+        if !lacks.is_empty() {
+            parts.push(format!("{what} lacks {}", lacks.join(", ")));
+        }
+        if !extra.is_empty() {
+            parts.push(format!("{what} still has {}", extra.join(", ")));
+        }
+    };
+    compare(&mut parts, "the answer", answer, &expected.answer);
+    // Clients lack what the region lacks.
+    let clients = if parts.is_empty() { &observed.clients[..] } else { &[] };
+    for client in clients.iter().flatten() {
+        let mut wanted = Answer::default();
+        client.by.iter().filter_map(|site| expected.clients.get(*site)).for_each(|answer| wanted.extend(answer));
+        compare(&mut parts, "the answer to a client", &client.answer, &wanted);
     }
     for (wanted, served) in expected.served.iter().zip(&observed.served) {
         if Some(*wanted) != *served {
@@ -233,120 +263,4 @@ pub fn describe_missing(expected: &Expected, observed: &Observed) -> Option<Stri
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    fn answer(hosts: &[u8]) -> Answer {
-        let addresses = hosts.iter().map(|host| Ipv4Addr::new(192, 0, 2, *host).into()).collect();
-        Answer { addresses, ..Answer::default() }
-    }
-
-    fn expected(hosts: &[u8], serial: u32) -> Expected {
-        Expected { answer: answer(hosts), served: vec![Serial(serial)] }
-    }
-
-    /// An answer with one datacenter, whose serial is that of the region.
-    fn observed(hosts: &[u8], serial: u32) -> Observed {
-        let serial = Some(Serial(serial));
-        Observed { answer: Some(answer(hosts)), region: serial, served: vec![serial], asked: 5, failed: vec![] }
-    }
-
-    fn silent() -> Observed {
-        Observed { served: vec![None], asked: 5, failed: vec!["web A: no answer".into()], ..Observed::default() }
-    }
-
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
-
-    fn ledger() -> Ledger {
-        Ledger::new(millis(1000), Some(Serial(1)))
-    }
-
-    #[test]
-    fn changes_that_are_followed_are_counted_with_their_latency() {
-        let mut ledger = ledger();
-        for (number, latency) in [(1, 900), (2, 300), (3, 500)] {
-            let now = number * 10_000;
-            let (old, new) = (number as u32, number as u32 + 1);
-            let hosts: Vec<u8> = (0..new as u8).collect();
-            ledger.begin_change(format!("change {number}"), millis(now));
-            assert_eq!(ledger.judge(millis(now + 10), &expected(&hosts, new), &observed(&hosts[1..], old)), []);
-            let outcomes = ledger.judge(millis(now + latency), &expected(&hosts, new), &observed(&hosts, new));
-            assert_eq!(outcomes, [Followed::Followed { latency: millis(latency) }]);
-            assert_eq!(ledger.judge(millis(now + 999), &expected(&hosts, new), &observed(&hosts, new)), []);
-        }
-        assert!(ledger.is_clean());
-        assert_eq!(ledger.summary()[0], "3 changes made, 3 followed; median 500 ms, slowest 900 ms");
-    }
-
-    #[test]
-    fn a_region_that_does_not_follow_is_a_fault_that_says_what_is_missing() {
-        let mut ledger = ledger();
-        ledger.begin_change("scale up".into(), millis(0));
-        assert_eq!(ledger.judge(millis(1000), &expected(&[1, 2], 2), &observed(&[1, 3], 1)), []);
-        let outcomes = ledger.judge(millis(1001), &expected(&[1, 2], 2), &observed(&[1, 3], 1));
-        let fault = "scale up: not followed within 1 s: the answer lacks 192.0.2.2; the answer still has 192.0.2.3; \
-                     a datacenter's zone is served with serial 1 and not with 2";
-        assert_eq!(outcomes, [Followed::Fault(fault.into())]);
-        assert!(!ledger.is_clean() && !ledger.is_open());
-        assert_eq!(ledger.judge(millis(1100), &expected(&[1, 2], 2), &observed(&[1, 3], 1)), [], "told once");
-        assert_eq!(ledger.summary()[0], "1 changes made, 0 followed");
-    }
-
-    #[test]
-    fn the_right_answer_is_not_enough() {
-        let mut late = ledger();
-        late.begin_change("x".into(), millis(0));
-        let outcomes = late.judge(millis(1001), &expected(&[1], 2), &observed(&[1], 2));
-        assert!(matches!(&outcomes[..], [Followed::Fault(why)] if why.ends_with("it came too late")), "{outcomes:?}");
-
-        let mut still = ledger();
-        still.begin_change("x".into(), millis(0));
-        let unmoved = Observed { region: Some(Serial(1)), ..observed(&[1], 2) };
-        assert_eq!(still.judge(millis(10), &expected(&[1], 2), &unmoved), []);
-        let outcomes = still.judge(millis(1001), &expected(&[1], 2), &unmoved);
-        assert!(matches!(&outcomes[..], [Followed::Fault(why)] if why.ends_with("did not rise")), "{outcomes:?}");
-    }
-
-    #[test]
-    fn an_answer_that_changes_by_itself_is_a_fault() {
-        let mut ledger = ledger();
-        assert_eq!(ledger.judge(millis(1), &expected(&[1], 1), &observed(&[1], 1)), []);
-        let outcomes = ledger.judge(millis(2), &expected(&[1], 1), &observed(&[], 1));
-        assert!(
-            matches!(&outcomes[..], [Followed::Fault(why)] if why.contains("nothing had happened")),
-            "{outcomes:?}"
-        );
-    }
-
-    #[test]
-    fn an_outage_must_not_be_seen_in_the_answers() {
-        let mut ledger = ledger();
-        ledger.begin_outage("us-west-1".into(), answer(&[1]), millis(0));
-        assert_eq!(ledger.judge(millis(1), &expected(&[1, 2], 1), &observed(&[1, 2], 1)), []);
-        let mut lost = ledger.clone();
-        ledger.end_outage(millis(2000));
-        assert_eq!(ledger.judge(millis(2001), &expected(&[1, 2], 1), &observed(&[1, 2], 1)), []);
-        assert!(ledger.is_clean());
-        let good = "us-west-1 was away for 2.0 s: 5 queries, all answered from the last good copy";
-        assert_eq!(ledger.summary()[1], good);
-
-        lost.begin_change("elsewhere".into(), millis(10));
-        let outcomes = lost.judge(millis(20), &expected(&[1, 3], 2), &observed(&[3], 2));
-        assert_eq!(outcomes, [Followed::Fault("while us-west-1 was away the region lost 192.0.2.1".into())]);
-        assert!(
-            lost.summary()[1].ends_with("until the end: 10 queries, 1 not answered, or without its last good copy")
-        );
-    }
-
-    #[test]
-    fn queries_without_an_answer_are_a_fault() {
-        let mut ledger = ledger();
-        let outcomes = ledger.judge(millis(1), &expected(&[1], 1), &silent());
-        assert_eq!(outcomes, [Followed::Fault("a query failed: web A: no answer".into())]);
-        assert_eq!(ledger.judge(millis(2), &expected(&[1], 1), &silent()), [], "told once");
-        assert_eq!(ledger.summary().last().unwrap(), "10 queries over UDP in total, 2 without an answer");
-    }
-}
+mod tests;

@@ -83,9 +83,14 @@ impl Script {
     /// Passes over an outage that is next, to what follows the return.
     pub fn skip_outage(&mut self) {
         if matches!(self.next().change, ScriptedChange::Leave(_)) {
-            while self.next().change != ScriptedChange::Return {
-                self.taken += 1;
-            }
+            self.skip_to_return();
+            self.taken += 1;
+        }
+    }
+
+    /// Passes over what is still to happen during an outage, to the return.
+    pub fn skip_to_return(&mut self) {
+        while self.next().change != ScriptedChange::Return {
             self.taken += 1;
         }
     }
@@ -127,7 +132,9 @@ mod tests {
         assert_eq!(script.next(), ScriptedStep { site: 2, change: ScriptedChange::Leave(1) });
         script.skip_outage();
         assert_eq!(script.next(), ScriptedStep { site: 2, change: ScriptedChange::InstanceUp });
-        (0..1).for_each(|_| script.advance());
+        script.advance();
         assert_eq!(script.next(), ScriptedStep { site: 1, change: ScriptedChange::ScaleUp(2) }, "the next round");
+        script.skip_to_return();
+        assert_eq!(script.next(), ScriptedStep { site: 0, change: ScriptedChange::Return });
     }
 }

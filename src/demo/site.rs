@@ -3,13 +3,14 @@
 //! Invariant: [`Site::expected`] is what the primary published last while it could be reached, which is the copy that
 //! the aggregator must keep while it cannot. Cost: O(records) for a change.
 
-use super::client::Answer;
+use super::client::{Answer, Subnet};
 use super::script::ScriptedChange;
 use sim::instances::Datacenter;
 use sim::primary::Primary;
 use sim::zone::{Data, Zone};
+use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 use wire::name::{Name, NameError};
 use wire::serial::Serial;
@@ -39,11 +40,14 @@ pub struct Contribution {
 
 /// One datacenter and its primary.
 pub struct Site {
+    number: u8,
     datacenter: Datacenter,
     primary: Primary,
     published: Contribution,
     /// The last contribution before the datacenter was cut off.
     kept: Option<Contribution>,
+    /// Addresses of the service that were ever published.
+    given: BTreeSet<IpAddr>,
     /// The instance that is out of service.
     down: Option<String>,
 }
@@ -56,7 +60,8 @@ impl Site {
         service_name(datacenter.origin())?;
         let published = contribution(&datacenter.zone());
         primary.publish(datacenter.zone());
-        Ok(Site { datacenter, primary, published, kept: None, down: None })
+        let given = published.answer.addresses.clone();
+        Ok(Site { number, datacenter, primary, published, kept: None, given, down: None })
     }
 
     /// The name of its zone.
@@ -72,6 +77,26 @@ impl Site {
     /// Returns the address that its primary listens on.
     pub fn address(&self) -> SocketAddr {
         self.primary.address()
+    }
+
+    /// The network of its clients: 10.1.0.0 of the first datacenter, and so on.
+    fn network(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, self.number + 1, 0, 0)
+    }
+
+    /// The prefix of all its clients.
+    pub fn clients(&self) -> String {
+        format!("{}/16", self.network())
+    }
+
+    /// The prefix that a resolver tells of one of them (RFC 7871 section 11.1 advises 24 bits).
+    pub fn client(&self) -> Subnet {
+        (self.network().into(), 24)
+    }
+
+    /// Returns true if the service had this address here at any time.
+    pub fn gave(&self, address: &IpAddr) -> bool {
+        self.given.contains(address)
     }
 
     /// Returns true if the datacenter is cut off.
@@ -125,6 +150,7 @@ impl Site {
         }
         let zone = self.datacenter.zone();
         self.published = contribution(&zone);
+        self.given.extend(&self.published.answer.addresses);
         self.primary.publish(zone);
         if !self.is_away() {
             self.primary.set_away(false);

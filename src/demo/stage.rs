@@ -1,16 +1,17 @@
 //! The stage: plays the script, asks the aggregator all the time, and keeps the ledger.
 //!
-//! Every few hundredths of a second it asks over UDP for the service name and for the serial of every zone, and
-//! compares the answers with the model. A change comes only when the one before was followed or given up, so that each
+//! Every few hundredths of a second it asks over UDP for the service name, for that name again as a client in each
+//! datacenter, and for the serial of every zone, and compares the answers with the model. A change comes only when the one before was followed or given up, so that each
 //! has a latency of its own.
 //!
 //! Invariant: nothing is read from the aggregator's memory. Cost: a handful of queries for each tick.
 
 use super::client::{AskError, Client};
-use super::frame::{Picture, SiteRow, without_root};
-use super::ledger::{Expected, Followed, Ledger, Observed, describe_missing};
+use super::frame::{ClientRow, Picture, SiteRow, without_root};
+use super::ledger::{ClientAnswer, Expected, Judgement, Ledger, Observed, describe_missing};
 use super::script::{Script, ScriptedChange};
 use super::site::{Site, first_label, service_name};
+use super::steering::{LocalClient, Steering};
 use super::view::View;
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ const TICK: Duration = Duration::from_millis(50);
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest time until a change is answered: the region is polled every second, the rest is reserve for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Time without contact after which a datacenter serves its clients no more; it is polled every second.
+pub const STALE_AFTER: Duration = Duration::from_secs(2);
+/// Time in which the clients of a datacenter that goes are usually served by the next one.
+const USUAL_MOVE: Duration = Duration::from_secs(3);
 /// Time from the first complete answer to the first change, for the eye.
 const FIRST_CHANGE: Duration = Duration::from_millis(500);
 /// Time between two changes in a run without a limit.
@@ -65,7 +70,8 @@ impl Stage {
         patience: Duration,
     ) -> Result<Stage, NameError> {
         let service = service_name(&region)?;
-        let (script, began, ledger) = (Script::default(), Instant::now(), Ledger::new(patience, None));
+        let (script, began, ledger) =
+            (Script::default(), Instant::now(), Ledger::new(patience, None, Steering::default()));
         Ok(Stage { sites, region, service, client, script, limit, patience, began, ledger })
     }
 
@@ -85,7 +91,7 @@ impl Stage {
             }
             // A run too short for a change has to show one all the same.
             let is_over = self.limit.is_some_and(|limit| now >= limit) && self.ledger.counts().0 > 0;
-            if is_over && !self.ledger.is_open() {
+            if is_over && !self.ledger.is_open() && !self.sites.iter().any(Site::is_away) {
                 return Ok(());
             }
             let observed = self.observe().await;
@@ -110,7 +116,8 @@ impl Stage {
                     let (region, serial) = (first_label(&self.region), describe_serial(&observed));
                     let text = format!("{region} answers for all datacenters{serial}, {}", describe_answer(&observed));
                     view.tell(now, &text)?;
-                    return Ok(Ledger::new(self.patience, observed.region));
+                    let steering = Steering::new(self.sites.iter().map(Site::label), now);
+                    return Ok(Ledger::new(self.patience, observed.region, steering));
                 }
                 missing if now > START_PATIENCE => {
                     return Err(StageError::NotReady(missing.unwrap_or_else(|| "it has no serial".into())));
@@ -129,8 +136,11 @@ impl Stage {
     fn change(&mut self, view: &mut View) -> io::Result<bool> {
         let left = self.limit.map_or(Duration::MAX, |limit| limit.saturating_sub(self.began.elapsed()));
         // An outage should be over before the run is.
-        if left < 2 * self.pace() + 2 * LEAST_PACE {
+        if left < self.pace().max(USUAL_MOVE) + self.pace() + LEAST_PACE {
             self.script.skip_outage();
+        }
+        if left < MARGIN && self.sites.iter().any(Site::is_away) {
+            self.script.skip_to_return();
         }
         let step = self.script.next();
         let is_first = self.ledger.counts().0 == 0;
@@ -142,9 +152,13 @@ impl Stage {
         let what = format!("{}: {}", site.label(), site.apply(step.change));
         let now = self.began.elapsed();
         match step.change {
-            ScriptedChange::Leave(_) => self.ledger.begin_outage(site.label(), site.expected().answer.clone(), now),
+            ScriptedChange::Leave(_) => {
+                self.ledger.begin_outage(site.label(), site.expected().answer.clone(), now);
+                self.ledger.steering.begin_outage(step.site, now, STALE_AFTER + self.patience);
+            }
             ScriptedChange::Return => {
                 self.ledger.end_outage(now);
+                self.ledger.steering.end_outage(step.site, now, self.patience);
                 self.ledger.begin_change(what.clone(), now);
             }
             _ => self.ledger.begin_change(what.clone(), now),
@@ -156,10 +170,11 @@ impl Stage {
 
     /// Returns the answer that the aggregator should give now.
     fn expected(&self) -> Expected {
-        let mut expected = Expected { answer: Default::default(), served: Vec::new() };
+        let mut expected = Expected::default();
         for contribution in self.sites.iter().map(Site::expected) {
             expected.answer.extend(&contribution.answer);
             expected.served.push(contribution.serial);
+            expected.clients.push(contribution.answer.ipv4());
         }
         expected
     }
@@ -178,6 +193,7 @@ impl Stage {
     /// Asks one question after the other, up to the first that fails.
     async fn ask_all(&mut self, observed: &mut Observed) -> Result<(), (Name, AskError)> {
         observed.served = vec![None; self.sites.len()];
+        observed.clients = vec![None; self.sites.len()];
         let client = &mut self.client;
         let fail = |name: &Name| {
             let name = name.clone();
@@ -187,6 +203,12 @@ impl Stage {
         observed.region = client.ask_serial(&self.region).await.map_err(fail(&self.region))?;
         for (site, served) in self.sites.iter().zip(&mut observed.served) {
             *served = client.ask_serial(site.origin()).await.map_err(fail(site.origin()))?;
+        }
+        for (site, seen) in self.sites.iter().zip(&mut observed.clients) {
+            let answer = client.ask_for_client(&self.service, site.client()).await.map_err(fail(&self.service))?;
+            let gave = |other: &Site| answer.addresses.iter().any(|address| other.gave(address));
+            let by = (0..self.sites.len()).filter(|number| gave(&self.sites[*number])).collect();
+            *seen = Some(ClientAnswer { answer, by });
         }
         // Last, so that what is incomplete never passes for an answer.
         observed.answer = Some(answer);
@@ -209,6 +231,7 @@ impl Stage {
             sites: self.sites.iter().zip(&observed.served).map(row).collect(),
             region: first_label(&self.region),
             region_serial: observed.region,
+            clients: self.client_rows(),
             counts: self.ledger.counts(),
             waiting: self.ledger.open_since().map(|since| elapsed.saturating_sub(since)),
             is_clean: self.ledger.is_clean(),
@@ -217,14 +240,30 @@ impl Stage {
         })
     }
 
+    /// The clients as they are drawn.
+    fn client_rows(&self) -> Vec<ClientRow> {
+        let steering = &self.ledger.steering;
+        let row = |(site, client): (&Site, &LocalClient)| {
+            let (address, length) = site.client();
+            ClientRow {
+                label: site.label(),
+                subnet: format!("{address}/{length}"),
+                served: steering.labels(&client.served),
+                place: client.place,
+            }
+        };
+        self.sites.iter().zip(steering.clients()).map(row).collect()
+    }
+
     /// An outcome in words.
-    fn describe_outcome(&self, outcome: &Followed, observed: &Observed) -> String {
+    fn describe_outcome(&self, outcome: &Judgement, observed: &Observed) -> String {
         match outcome {
-            Followed::Followed { latency } => {
+            Judgement::Followed { latency } => {
                 let (region, serial) = (first_label(&self.region), describe_serial(observed));
                 format!("{region} followed in {} ms{serial}, {}", latency.as_millis(), describe_answer(observed))
             }
-            Followed::Fault(why) => format!("FAULT {why}"),
+            Judgement::Steered(text) => text.clone(),
+            Judgement::Fault(why) => format!("FAULT {why}"),
         }
     }
 }
@@ -291,8 +330,16 @@ mod tests {
         stage.play(&mut View::open()).await.unwrap();
         let ledger = &stage.ledger;
         assert_eq!(ledger.counts(), (1, 0), "even the shortest run makes a change");
+        // Clients of all datacenters get everything.
+        let [strays @ .., last] = &ledger.faults[..] else { panic!("there are faults") };
+        let everyone = "us-west-1 and us-west-2 and us-west-3";
+        for (number, fault) in (1..).zip(strays) {
+            let wanted = format!("us-west-{number}: its client was not served by us-west-{number} within 1 s");
+            assert_eq!(*fault, format!("{wanted}: it was served by {everyone}"));
+        }
+        assert_eq!(strays.len(), 3, "{strays:?}");
         let fault = "us-west-1: scale up by 2: not followed within 0.3 s: the answer lacks 192.0.2.9, ";
-        assert!(ledger.faults[0].starts_with(fault), "{:?}", ledger.faults);
+        assert!(last.starts_with(fault), "{last}");
     }
 
     #[tokio::test]
@@ -305,6 +352,6 @@ mod tests {
         assert_eq!(observed.failed, ["web.svc.acme.us-west.cns.example.com: no answer"]);
         assert_eq!((observed.asked, &observed.answer), (1, &None));
         let outcomes = stage.ledger.judge(Duration::ZERO, &stage.expected(), &observed);
-        assert!(matches!(&outcomes[..], [Followed::Fault(why)] if why.starts_with("a query failed: web.svc.")));
+        assert!(matches!(&outcomes[..], [Judgement::Fault(why)] if why.starts_with("a query failed: web.svc.")));
     }
 }

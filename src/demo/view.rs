@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Events that a picture can show.
 const EVENTS: usize = 8;
+/// Lines of a picture with some events.
+const LEAST_HEIGHT: usize = 19;
 /// Hides the cursor (DECTCEM).
 const HIDE_CURSOR: &str = "\x1b[?25l";
 /// Shows the cursor (DECTCEM).
@@ -68,8 +70,8 @@ impl View {
             return Ok(());
         }
         let (columns, rows) = terminal::size().unwrap_or((WIDTH, 24));
-        // The cursor needs the line below; what stands above may go out of sight on a low terminal.
-        let height = rows.saturating_sub(1 + self.reserved).max(rows.saturating_sub(1).min(14));
+        // The cursor needs the line below; what stands above may go out of sight on a low terminal, but for its end.
+        let height = rows.saturating_sub(1 + self.reserved).max(rows.saturating_sub(1).min(LEAST_HEIGHT));
         let lines = picture.draw(&self.events, columns, height, self.color);
         if lines == self.drawn {
             return Ok(());

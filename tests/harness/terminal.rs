@@ -21,12 +21,13 @@ pub struct Terminal {
 
 impl Terminal {
     /// Starts a verb with a configuration file on a terminal of so many columns and rows.
-    pub fn start(
-        arguments: &[&str],
-        configuration: &Path,
-        (columns, rows): (u16, u16),
-        variables: &[(&str, &str)],
-    ) -> Terminal {
+    pub fn start(arguments: &[&str], configuration: &Path, size: (u16, u16), variables: &[(&str, &str)]) -> Terminal {
+        let configuration = configuration.to_str().expect("a path in UTF-8");
+        Terminal::start_without_file(&[arguments, &["-c", configuration]].concat(), size, variables)
+    }
+
+    /// Starts a verb that has no configuration file.
+    pub fn start_without_file(arguments: &[&str], (columns, rows): (u16, u16), variables: &[(&str, &str)]) -> Terminal {
         let (mut master, mut slave) = (0, 0);
         let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the pointers are to values that live until after the call; a null name and null settings are allowed.
@@ -46,7 +47,7 @@ impl Terminal {
         // SAFETY: openpty has made both, and nobody else has them.
         let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-        command.args(arguments).arg("-c").arg(configuration);
+        command.args(arguments);
         command.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
         command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         // The terminal must be the program's own, or its keys send no signals.
@@ -83,8 +84,8 @@ impl Terminal {
 
     /// The lines as they stand now, those that have gone out of sight included.
     ///
-    /// Knows what our program uses: line feeds, carriage returns, cursor up and down (CUU, CUD), lines erased (EL), and
-    /// colours, which it leaves out. No line may be longer than the terminal is wide.
+    /// Knows what our program uses: line feeds, carriage returns, cursor up and down (CUU, CUD), lines and what is below
+    /// erased (EL, ED), and colours and cursors, which it leaves out. No line may be longer than the terminal is wide.
     pub fn screen(&self) -> Vec<String> {
         let shown = self.shown();
         let mut lines: Vec<Vec<char>> = vec![Vec::new()];
@@ -95,8 +96,10 @@ impl Terminal {
                 '\n' => row += 1,
                 '\r' => column = 0,
                 '\x1b' => {
-                    assert_eq!(letters.next(), Some('['), "a control sequence in {shown:?}");
                     let mut number = String::new();
+                    // A sequence may have come in part.
+                    let Some(opening) = letters.next() else { break };
+                    assert_eq!(opening, '[', "a control sequence in {shown:?}");
                     let end = loop {
                         match letters.next() {
                             Some(digit) if !('@'..='~').contains(&digit) => number.push(digit),
@@ -109,7 +112,12 @@ impl Terminal {
                         Some('B') => row += count,
                         Some('K') if number == "2" => lines[row].clear(),
                         Some('K') => lines[row].truncate(column),
-                        Some('m') => {}
+                        Some('J') => {
+                            lines[row].truncate(column);
+                            lines.truncate(row + 1);
+                        }
+                        Some('m' | 'h' | 'l') => {}
+                        None => break,
                         _ => panic!("ESC [ {number} {end:?} is not known here: {shown:?}"),
                     }
                 }
