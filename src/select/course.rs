@@ -112,8 +112,8 @@ impl<'s> Course<'s> {
     }
 
     /// The same to its end, whatever is enough.
-    pub fn to_the_end(&self) -> Course<'s> {
-        Course { last: NOBODY, ..*self }
+    pub fn to_the_end(self) -> Course<'s> {
+        Course { last: NOBODY, ..self }
     }
 
     /// What keeps runs from the client.
@@ -220,9 +220,9 @@ impl<'s> Course<'s> {
         if all == 0 {
             // Without weights nobody is drawn; those of weight 0 count where there are no others.
             let count = members.clone().filter(|member| weight(*member).is_some()).count() as u64;
-            return members.clone().nth((turn * count >> 32) as usize).filter(|_| count > 0);
+            return members.clone().nth(((turn * count) >> 32) as usize).filter(|_| count > 0);
         }
-        let mut at = turn * all >> 32;
+        let mut at = (turn * all) >> 32;
         members.clone().find(|member| {
             let own = weight(*member).unwrap_or_default();
             at < own || {

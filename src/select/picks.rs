@@ -78,18 +78,24 @@ struct Place {
 
 /// The way through one run, by the numbers of its records.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
 enum Steps<'s> {
     Turns(Take<Skip<Chain<Range<u32>, Range<u32>>>>),
     Near(u32, Take<Skip<Near<'s>>>),
+}
+
+impl Steps<'_> {
+    /// The way without records.
+    fn none() -> Steps<'static> {
+        Steps::Turns((0..0).chain(0..0).skip(1).take(0))
+    }
 }
 
 impl<'s> Picks<'s> {
     /// The records of an answer with at most so many.
     pub(super) fn new(course: Course<'s>, most: u32) -> Picks<'s> {
         let probes = if course.set.pick == Pick::Client { course.asker.probes() } else { Probes::default() };
-        let steps = Steps::Turns((0..0).chain(0..0).skip(0).take(0));
-        let mut picks = Picks { course, probes, left: most, here: 0, part: Part::End, nearest: 0, run: None, steps };
+        let mut picks =
+            Picks { course, probes, left: most, here: 0, part: Part::End, nearest: 0, run: None, steps: Steps::none() };
         if course.is_by_priority() {
             picks.part = Part::Nearest;
             let rank = course.next_rank(None);
@@ -212,7 +218,7 @@ impl<'s> Picks<'s> {
             let next = |(number, run): (u32, &'s Run)| {
                 let length = u64::from(run.end - run.start);
                 let at = |index: u64| ((2 * index + 1) << 31) / length;
-                let mut index = place.at * length >> 32;
+                let mut index = (place.at * length) >> 32;
                 let is_behind =
                     |at: u64| at < place.at || at == place.at && place.behind.is_some_and(|last| number <= last);
                 while index < length && is_behind(at(index)) {
@@ -237,7 +243,7 @@ impl<'s> Picks<'s> {
     /// Goes on to the next part of the answer.
     fn next_part(&mut self) {
         self.run = None;
-        self.steps = Steps::Turns((0..0).chain(0..0).skip(0).take(0));
+        self.steps = Steps::none();
         match self.part {
             Part::Tier(tier) | Part::Others(tier) | Part::Circle(tier, _) => self.begin_tier(Some(tier)),
             Part::First(tier) => self.part = Part::Others(tier),

@@ -75,7 +75,7 @@ impl Client {
         hasher.write(&self.octets[..self.length.into()]);
         owner.iter().for_each(|part| hasher.write(part));
         hasher.write(member);
-        (u128::from(hasher.finish()) * 100 >> 64) as u8
+        ((u128::from(hasher.finish()) * 100) >> 64) as u8
     }
 
     /// The points of the client among the records of an owner (lowercase wire form, in parts).
