@@ -10,7 +10,7 @@ use crate::merge::{AnswersPlan, Giver, Selected};
 use crate::select::{Orders, OrdersPlan};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::name::Name;
 
 impl Keeper {
@@ -78,12 +78,20 @@ impl Keeper {
 
     /// Returns, for each member of a region, true if it was not refreshed for longer than clients should be sent to it. What
     /// needs no contact with anybody is always fresh.
+    ///
+    /// Where nobody was refreshed, it is this server that is cut off. Members are polled at different moments, at least
+    /// twice in that time, so one is stale only if another was refreshed half of it later: else they would become stale
+    /// one by one, and their clients be sent about until all are.
     fn stale(&self, kept: &KeptRegion, plan: &AnswersPlan, now: Instant) -> Vec<bool> {
-        let is_stale = |member: &Name| {
-            let source = self.sources.get(member).filter(|source| source.expires().is_some());
-            let age = source.and_then(|source| Some(now.saturating_duration_since(source.contact.get()?)));
-            plan.stale_after.zip(age).is_some_and(|(after, age)| age > after)
+        let age = |member: &Name| {
+            let source = self.sources.get(member).filter(|source| source.expires().is_some())?;
+            Some(now.saturating_duration_since(source.contact.get()?))
         };
-        kept.region.plan.members.iter().map(is_stale).collect()
+        let ages: Vec<Option<Duration>> = kept.region.plan.members.iter().map(age).collect();
+        let least = ages.iter().flatten().min().copied().unwrap_or_default();
+        let is_stale = |age: Duration| {
+            plan.stale_after.is_some_and(|after| age > after && (least > after || age - least > after / 2))
+        };
+        ages.into_iter().map(|age| age.is_some_and(is_stale)).collect()
     }
 }

@@ -400,6 +400,24 @@ fn a_record_of_a_pinned_region_counts_for_the_members_that_give_it_now() {
     }
 }
 
+/// A server that nobody answers keeps the members as near as they were, though they become stale at different moments.
+#[test]
+fn a_server_that_is_cut_off_sends_clients_nowhere() {
+    let steering = Steering { prefer: Prefer::Nearest, ..Steering::OFF };
+    let (law, no) = (Law { max: None, pick: Pick::Rotate }, false);
+    let rules = Rules { steering, law, has_weights: no, goes_stale: true, home_only: no, excludes: no, is_damped: no };
+    let mut world = World::new(rules);
+    let mut stale = |ages: [u64; 3]| {
+        (0..3).for_each(|member| world.take(Step::Refresh(member, ages[member])));
+        world.bench.keeper.handle(Vec::new(), Vec::new());
+        world.bench.served("w.x").selections.orders.stale().to_vec()
+    };
+    assert_eq!(stale([0, 10, 20]), [false; 3]);
+    assert_eq!(stale([310, 200, 290]), [false; 3], "polls are at most half of it apart");
+    assert_eq!(stale([310, 10, 290]), [true, false, false], "this one alone was not answered");
+    assert_eq!(stale([310, 440, 400]), [true; 3], "none comes behind another");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
