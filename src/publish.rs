@@ -190,6 +190,8 @@ pub struct Published {
     hidden: HashMap<Name, Arc<Served>>,
     /// The lengths that origins have, in octets, a bit for each, so that only those suffixes are looked up.
     lengths: [u64; 4],
+    /// True if some zone has answers that are not whole sets.
+    pub has_selections: bool,
     /// Counts publications; every reader that sees a number has seen all changes up to it.
     pub generation: u64,
 }
@@ -200,6 +202,7 @@ impl Published {
         let zones: HashMap<_, _, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
         let mut lengths = [0; 4];
         zones.keys().for_each(|origin| lengths[origin.as_wire().len() / 64] |= 1 << (origin.as_wire().len() % 64));
+        let has_selections = zones.values().any(|served| !served.selections.is_empty());
         Published {
             identity,
             keys: Arc::default(),
@@ -208,6 +211,7 @@ impl Published {
             zones,
             hidden: HashMap::new(),
             lengths,
+            has_selections,
             generation,
         }
     }

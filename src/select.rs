@@ -27,6 +27,7 @@ mod steered;
 mod steering;
 mod table;
 mod tally;
+mod turns;
 
 pub use course::Asker;
 pub use explained::{Candidate, Chosen, Explained, Order, Reach};
@@ -37,8 +38,9 @@ pub use steered::Given;
 pub use steering::{Prefer, Services, Steering, Treatment};
 pub use table::{Entry, Selections};
 pub use tally::{LANES, SteeredTally, lane};
+pub use turns::Turns;
 
-use crate::zone::Large;
+use crate::zone::{Large, prefetch};
 use circle::Circle;
 use course::Course;
 use picks::Picks;
@@ -110,7 +112,7 @@ pub struct Selection {
     /// types all together.
     tiers: Box<[Tier]>,
     /// For clients that are not.
-    steered: Option<Box<Steered>>,
+    steered: Option<Steered>,
 }
 
 /// Records among which none comes first.
@@ -165,8 +167,16 @@ impl Selection {
         let window_bytes = whole_bytes.min(most as usize * (longest + rr::FIXED_BYTES));
         let tiers = cut.map_or_else(Box::default, |most| lay_out(owner, set.rtype, &records, law.pick, most, given));
         let (kind, records, octets) = (set.rtype, set.count, set.body_bytes());
-        let steered = steered.map(Box::new);
         Some(Selection { kind, records, octets, most, whole_bytes, window_bytes, tiers, steered })
+    }
+
+    /// Asks the processor for what an answer looks at first.
+    #[inline]
+    fn fetch(&self) {
+        if let Some(set) = &self.steered {
+            prefetch(set.runs.as_ptr());
+            prefetch(set.offsets.as_ptr());
+        }
     }
 
     /// Number of records that an answer has at most.
@@ -224,16 +234,43 @@ impl Selection {
         Window::Cut(Cut { rest, turn: asker.turn, probes, left, steps })
     }
 
+    /// The records of one answer, where they are quickly told.
+    #[inline]
+    pub fn turns<'s>(&'s self, asker: &Asker<'s>) -> Option<Turns<'s>> {
+        let turns = match (&self.steered, &*self.tiers) {
+            (Some(set), _) => Turns::of_steered(set, asker, self.most),
+            (None, [Tier::Circle(circle)]) => Some(Turns::of_circle(circle.offsets(), asker.turn, self.most)),
+            _ => None,
+        };
+        debug_assert!(turns.iter().all(|turns| self.is_told_by(asker, turns)), "turns are what the window has");
+        turns
+    }
+
+    /// Returns true if turns have what the window has.
+    fn is_told_by(&self, asker: &Asker<'_>, turns: &Turns<'_>) -> bool {
+        let window = self.window(asker);
+        window.served() == turns.served() && window.map(|picked| picked.offset).eq(turns.clone())
+    }
+
     /// Counts an answer in the orders' tally.
     pub fn count(&self, asker: &Asker<'_>, window: &Window<'_>) {
+        self.count_served(asker, window.served());
+    }
+
+    /// Counts an answer that is quickly told.
+    #[inline]
+    pub fn count_turns(&self, asker: &Asker<'_>, turns: &Turns<'_>) {
+        self.count_served(asker, turns.served());
+    }
+
+    /// Counts an answer from a member, or from nobody certain.
+    fn count_served(&self, asker: &Asker<'_>, served: Option<u16>) {
         let Some(set) = self.steered.as_ref().filter(|set| set.steering.prefer != Prefer::Off) else { return };
-        let served = match window {
-            Window::Steered(picks) => picks.served(),
-            Window::Whole | Window::Cut(_) => None,
-        };
         let home = asker.home.filter(|home| asker.orders.nearness(*home).is_some());
         let member = home.and_then(|home| asker.orders.nearness(home)?.member);
-        let expected = member.filter(|member| set.expects(*member)).map(|member| served == Some(member));
+        // Who gives something is expected to.
+        let is_expected = |member: &u16| served == Some(*member) || set.expects(*member);
+        let expected = member.filter(is_expected).map(|member| served == Some(member));
         asker.orders.tally.count(home, served, expected);
     }
 
@@ -281,6 +318,21 @@ pub enum Window<'s> {
     Whole,
     Cut(Cut<'s>),
     Steered(Picks<'s>),
+}
+
+impl Window<'_> {
+    /// Number of the nearest member of which the answer has records.
+    fn served(&self) -> Option<u16> {
+        match self {
+            Window::Steered(picks) => picks.served(),
+            Window::Whole | Window::Cut(_) => None,
+        }
+    }
+
+    /// Returns true if the records get other priorities than their own.
+    pub fn is_by_priority(&self) -> bool {
+        matches!(self, Window::Steered(picks) if picks.is_by_priority())
+    }
 }
 
 /// Records of a cut set.
@@ -335,6 +387,7 @@ impl Iterator for Window<'_> {
     type Item = Picked;
 
     /// The next record; none where the answer is the whole set.
+    #[inline]
     fn next(&mut self) -> Option<Picked> {
         match self {
             Window::Whole => None,

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "client", "log", "log/*"],
-    &["clients", "zone", "zone/*"],
-    &["select", "select/*"],
+    &["zone", "zone/*"],
+    &["clients", "select", "select/*"],
     &[
         "rewrite",
         "publish",

@@ -44,6 +44,11 @@ impl Circle {
         self.0.len() as u32
     }
 
+    /// Offsets of the records in their order.
+    pub(super) fn offsets(&self) -> &[u32] {
+        &self.0
+    }
+
     /// So many records from a part of the circle on.
     pub(super) fn steps(&self, turn: u32, count: u32) -> Steps<'_> {
         let start = ((u64::from(turn) * self.0.len() as u64) >> 32) as usize;

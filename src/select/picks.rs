@@ -111,6 +111,11 @@ impl<'s> Picks<'s> {
         picks
     }
 
+    /// Returns true if records get other priorities than their own.
+    pub(super) fn is_by_priority(&self) -> bool {
+        self.course.is_by_priority()
+    }
+
     /// Number of the nearest member of which the answer has records.
     pub(super) fn served(&self) -> Option<u16> {
         self.course.served()

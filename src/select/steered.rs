@@ -4,7 +4,7 @@
 //! `course` has the runs that one client may have and their order, `picks` takes records of them.
 //!
 //! Invariants: every record of the set is in a run, those that nobody gives in the last; a [`Steered`] is only made where
-//! clients can get different answers.
+//! clients can get different answers; where all runs have one priority and none is private, each member has one.
 //!
 //! Cost: O(records and givers × log) to make; four octets a record and giver, 12 where clients have points or members
 //! share records, and 24 a run.
@@ -47,6 +47,8 @@ pub(super) struct Steered {
     pub points: Box<[u64]>,
     /// True if records stand in several runs.
     pub is_shared: bool,
+    /// True if each member has one run of its own, which every client may have and takes in turns.
+    pub is_simple: bool,
     /// Members that do not give any record of the set but did lately.
     lately: Box<[u16]>,
 }
@@ -101,6 +103,7 @@ impl Steered {
             offsets: [].into(),
             points: [].into(),
             is_shared,
+            is_simple: false,
             lately: (0..).zip(given).filter(|(_, given)| given.is_lately).map(|(member, _)| member).collect(),
         };
         let (mut runs, mut offsets, mut points) = (Vec::new(), Vec::new(), Vec::new());
@@ -135,6 +138,8 @@ impl Steered {
                 });
             }
         }
+        let is_usual = |run: &Run| !run.is_private && run.share == 0 && run.priority == runs[0].priority;
+        made.is_simple = !is_shared && pick == Pick::Rotate && runs.iter().all(is_usual);
         (made.runs, made.offsets) = (runs.into(), offsets.into());
         if is_shared || pick == Pick::Client {
             made.points = points.into();

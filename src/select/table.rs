@@ -1,10 +1,13 @@
 //! Selections of one version of a zone, by owner, with what is known of clients.
 //!
+//! Owners are found by the hash that zones find their nodes by, which has keys that nobody else knows.
+//!
 //! Cost: O(log owners) for a look-up and for a change, O(1) for a copy.
 
 use super::{Orders, Selection};
-use crate::zone::Large;
-use imbl::HashMap;
+use crate::zone::{ByHash, LINE_BYTES, Large, Owner, prefetch};
+use imbl::shared_ptr::DefaultSharedPtr;
+use imbl::{GenericHashMap, HashMap};
 use std::sync::Arc;
 use wire::rr::Set;
 
@@ -13,14 +16,23 @@ use wire::rr::Set;
 pub struct Selections {
     /// Number of records above which some answer may not be the whole set.
     above: u32,
-    /// By the labels of the owner in front of the origin.
-    entries: HashMap<Arc<[u8]>, Arc<Entry>>,
+    /// By the hash of the owner.
+    entries: GenericHashMap<u64, Named, ByHash, DefaultSharedPtr>,
+    /// Those of owners whose hash another has in the table, by their labels.
+    others: HashMap<Arc<[u8]>, Arc<Entry>>,
     /// Sets over each limit, of which no answer is.
     kept: Large,
     /// Names of which members give addresses of different families.
     uneven: u32,
     /// Which member is how near to whose clients.
     pub orders: Arc<Orders>,
+}
+
+/// An owner, by its labels in front of the origin, with what is known of it.
+#[derive(Clone, Debug)]
+struct Named {
+    labels: Arc<[u8]>,
+    entry: Arc<Entry>,
 }
 
 /// What is known of one owner.
@@ -30,6 +42,22 @@ pub struct Entry {
     /// True if some members have addresses of one family only, and others of the other: their clients, who may have the
     /// other at home, are then sent far away for it.
     pub is_uneven: bool,
+}
+
+impl Entry {
+    /// The second step of looking ahead, behind [`Selections::fetch`].
+    #[inline]
+    pub fn fetch_selections(&self) {
+        // Two lines hold a selection.
+        let first = self.selections.as_ptr().cast::<u8>();
+        [first, first.wrapping_add(LINE_BYTES), first.wrapping_add(2 * LINE_BYTES)].into_iter().for_each(prefetch);
+    }
+
+    /// The last step.
+    #[inline]
+    pub fn fetch_records(&self) {
+        self.selections.iter().for_each(Selection::fetch);
+    }
 }
 
 impl Default for Selections {
@@ -42,7 +70,8 @@ impl Default for Selections {
 impl Selections {
     /// Those of a zone in which answers from sets with no more records are whole.
     pub fn new(above: u32) -> Selections {
-        Selections { above, entries: HashMap::new(), kept: Large::default(), uneven: 0, orders: Arc::default() }
+        let (entries, others) = (GenericHashMap::default(), HashMap::new());
+        Selections { above, entries, others, kept: Large::default(), uneven: 0, orders: Arc::default() }
     }
 
     /// Returns true if an answer from a set of so many records may have less.
@@ -58,18 +87,33 @@ impl Selections {
 
     /// Returns true if all answers are whole sets.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.others.is_empty()
     }
 
     /// What the answers from a set are made of, if not all are the whole set; `labels` are those of its owner in front of
     /// the origin.
     pub fn find(&self, labels: &[u8], set: Set<'_>) -> Option<&Selection> {
-        self.entries.get(labels)?.selections.iter().find(|selection| selection.is_of(set))
+        self.entry(labels)?.selections.iter().find(|selection| selection.is_of(set))
     }
 
     /// What is known of an owner.
+    #[inline]
     pub fn entry(&self, labels: &[u8]) -> Option<&Entry> {
-        self.entries.get(labels).map(Arc::as_ref)
+        match self.entries.get(&Owner::new(labels).hashed()) {
+            Some(named) if *named.labels == *labels => Some(&named.entry),
+            _ if self.others.is_empty() => None,
+            _ => self.others.get(labels).map(Arc::as_ref),
+        }
+    }
+
+    /// Asks the processor for the memory that a look-up of the owner with a hash needs. Its labels are not compared, so
+    /// what is found may be another's.
+    #[inline]
+    pub fn fetch(&self, hash: u64) -> Option<&Entry> {
+        let named = self.entries.get(&hash)?;
+        prefetch(named.labels.as_ptr());
+        prefetch(Arc::as_ptr(&named.entry));
+        Some(&named.entry)
     }
 
     /// Replaces what is known of an owner.
@@ -80,13 +124,26 @@ impl Selections {
         };
         self.kept = self.kept.with(kept(&entry));
         self.uneven += u32::from(entry.is_uneven);
-        let before = match entry == Entry::default() {
-            true => self.entries.remove(labels),
-            false => self.entries.insert(labels.into(), Arc::new(entry)),
-        };
-        let before = before.unwrap_or_default();
+        let before = self.replace(labels, entry).unwrap_or_default();
         self.kept = self.kept.without(kept(&before));
         self.uneven -= u32::from(before.is_uneven);
+    }
+
+    /// Puts an entry into the place of an owner; nothing is kept of one that says nothing.
+    fn replace(&mut self, labels: &[u8], entry: Entry) -> Option<Arc<Entry>> {
+        let entry = (entry != Entry::default()).then(|| Arc::new(entry));
+        let hash = Owner::new(labels).hashed();
+        let is_elsewhere =
+            self.others.contains_key(labels) || self.entries.get(&hash).is_some_and(|named| *named.labels != *labels);
+        match (is_elsewhere, entry) {
+            (true, Some(entry)) => self.others.insert(labels.into(), entry),
+            (true, None) => self.others.remove(labels),
+            (false, Some(entry)) => {
+                let named = Named { labels: labels.into(), entry };
+                self.entries.insert(hash, named).map(|before| before.entry)
+            }
+            (false, None) => self.entries.remove(&hash).map(|before| before.entry),
+        }
     }
 
     /// Number of names of which members give addresses of different families.
@@ -101,6 +158,7 @@ impl Selections {
 
     /// Iterates over what is known of owners, with their labels, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
-        self.entries.iter().map(|(labels, entry)| (&**labels, &**entry))
+        let named = self.entries.values().map(|named| (&*named.labels, &*named.entry));
+        named.chain(self.others.iter().map(|(labels, entry)| (&**labels, &**entry)))
     }
 }

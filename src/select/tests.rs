@@ -35,6 +35,7 @@ fn chosen(selection: &Selection, turn: u32, client: u32) -> Vec<u32> {
     let client = Client::from_source(std::net::IpAddr::V4(client.into()));
     let (owner, orders) = (owner(), Orders::default());
     let asker = Asker { turn, client, home: None, owner: [&[], owner.as_wire()], orders: &orders, is_beside: false };
+    selection.turns(&asker);
     selection.window(&asker).map(|picked| picked.offset).collect()
 }
 

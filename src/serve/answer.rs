@@ -21,16 +21,15 @@
 //! Cost: O(name) lookups for each alias, one for the closest encloser's ancestors, and O(bytes) written.
 
 mod additional;
+mod windows;
 
-use crate::clients::Subnet;
 use crate::publish::{Published, Served, State, Unknown};
-use crate::select::{Asker, Client, Selection, Window};
 use crate::zone::{Node, Zone};
 use additional::Targets;
 use std::net::{IpAddr, Ipv4Addr};
 use wire::dnssd;
 use wire::message::{
-    ExtendedError, Full, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, SubnetOption, Writer, rcode,
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, SubnetOption, Writer, rcode,
 };
 use wire::name::{self, NameBuf};
 use wire::rr::{self, Set, rtype};
@@ -321,111 +320,6 @@ impl<'p> Reply<'p, '_> {
         }
         self.writer.truncated |= added.is_err();
         added.is_ok()
-    }
-
-    /// Adds those records of a set that this client gets now.
-    #[cold]
-    fn add_window(
-        &mut self,
-        section: Section,
-        source: Source<'p>,
-        owner: Owner<'_>,
-        node: Node<'_>,
-        rrset: Set<'_>,
-        compressed: bool,
-    ) -> Result<(), Full> {
-        let selection = source.served.selections.find(node.owner(), rrset);
-        let window = selection.map_or(Window::Whole, |selection| {
-            let is_beside = matches!(section, Section::Additional);
-            self.window(source, node.owner(), selection, is_beside)
-        });
-        if matches!(window, Window::Whole) {
-            return match compressed {
-                false => self.writer.add_rrset(section, owner, rrset, self.turn, |_| ()),
-                true => self.writer.add_services(section, owner, rrset, rrset.rdatas_from(self.turn), |_| ()),
-            };
-        }
-        let begun = self.writer.position();
-        let rdatas = window.clone().map(|picked| rrset.at(picked.offset));
-        match compressed {
-            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
-            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
-        }
-        self.set_priorities(begun, window);
-        Ok(())
-    }
-
-    /// The records of a set that this client gets now.
-    fn window<'r>(
-        &mut self,
-        source: Source<'r>,
-        labels: &'r [u8],
-        selection: &'r Selection,
-        is_beside: bool,
-    ) -> Window<'r> {
-        let told = self.writer.subnet().and_then(|subnet| Some((subnet.address()?, subnet.source)));
-        let client = told.map_or_else(|| Client::from_source(self.asked.peer), |(first, _)| Client::from_subnet(first));
-        if told.is_some() && selection.is_by_client() {
-            self.writer.narrow(client.prefix_bits());
-        }
-        let home = match told {
-            _ if !selection.is_by_home() => None,
-            None => self.published.clients.home_of(self.asked.peer),
-            Some((address, length)) => {
-                let found = self.published.clients.find(Subnet { address, length });
-                self.writer.narrow(found.scope);
-                found.home
-            }
-        };
-        let (owner, orders) = ([labels, source.zone.origin.as_wire()], &*source.served.selections.orders);
-        let asker = Asker { turn: self.turn, client, home, owner, orders, is_beside };
-        let window = selection.window(&asker);
-        if !is_beside {
-            selection.count(&asker, &window);
-        }
-        window
-    }
-
-    /// Gives the records of an answer that begin at a position the priorities by which clients are told what is near.
-    fn set_priorities(&mut self, begun: usize, window: Window<'_>) {
-        let mut position = begun;
-        for picked in window {
-            let message = self.writer.written();
-            let found = name::skip(message, position).and_then(|fixed| rr::read_fixed(message, fixed));
-            // Less may have fitted.
-            let Some((.., start, length)) = found else { return };
-            position = start + length;
-            match picked.priority {
-                Some(priority) => self.writer.overwrite(start, priority.to_be_bytes()),
-                None => return,
-            }
-        }
-    }
-
-    /// Adds as much of a set as fits a message over TCP, where it does not fit as a whole: clients know no other way to
-    /// get more.
-    #[cold]
-    fn add_part(&mut self, source: Source<'p>, owner: Owner<'_>, node: Node<'_>, rrset: Set<'_>) -> Result<(), Full> {
-        let is_meant = matches!(rrset.rtype, rtype::A | rtype::AAAA | rtype::SRV);
-        if self.asked.datagram || !is_meant || node.get(rtype::RRSIG).is_some() {
-            return Err(Full);
-        }
-        let selection = source.served.selections.find(node.owner(), rrset);
-        let window = selection.map_or(Window::Whole, |selection| self.window(source, node.owner(), selection, false));
-        let begun = self.writer.position();
-        let added = match window {
-            Window::Whole => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.best_from(self.turn)),
-            window => {
-                let rdatas = window.clone().map(|picked| rrset.at(picked.offset));
-                let added = self.writer.add_until_full(Section::Answer, owner, rrset, rdatas);
-                self.set_priorities(begun, window);
-                added
-            }
-        };
-        if added.is_ok() {
-            source.served.tally.count_part();
-        }
-        added
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).

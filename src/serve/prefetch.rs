@@ -3,13 +3,16 @@
 //!
 //! In a zone of a million records every lookup waits for memory four times. Those of one batch wait together here, step
 //! by step (see [`Table::fetch_shard`]); the answers then find everything near. What was found out on the way, the zone
-//! and the hash of the name, goes along to the answer.
+//! and the hash of the name, goes along to the answer. Where answers are not whole sets for everyone, what is known of
+//! sets and of clients is asked for in the same way.
 //!
 //! Cost: O(message) a request, no allocation but for an [`Prefetch`].
 
 use crate::publish::{Published, Served};
+use crate::select::Entry;
 use crate::serve::answer::Place;
 use crate::zone::Table;
+use std::net::IpAddr;
 use wire::message::Request;
 
 /// Requests that are looked at together. As many again changed nothing that could be measured, neither in the time that
@@ -63,6 +66,35 @@ impl Prefetch {
             tables.for_each(|(table, hash)| table.fetch_node(hash));
         }
         places
+    }
+
+    /// Asks for what the answers to the requests of a batch will need beside nodes, if some zone has answers that are not
+    /// whole sets; `peer` has the sender of each.
+    #[inline]
+    pub fn look_aside<'p>(&self, published: &'p Published, places: &Places<'p>, peer: impl Fn(usize) -> IpAddr) {
+        if published.has_selections {
+            self.fetch_aside(published, places, peer);
+        }
+    }
+
+    /// Asks for selections, and for the homes of the clients that they are for.
+    #[inline(never)]
+    fn fetch_aside<'p>(&self, published: &'p Published, places: &Places<'p>, peer: impl Fn(usize) -> IpAddr) {
+        let mut found: [Option<(&Entry, IpAddr)>; MOST] = [None; MOST];
+        for (index, (place, found)) in places.iter().zip(&mut found).enumerate() {
+            let Some(Place { served, hash: Some(hash) }) = place.flatten() else { continue };
+            let Some(entry) = served.selections.fetch(hash) else { continue };
+            let told = self.requests[index].edns.and_then(|edns| edns.subnet.address());
+            let client = told.unwrap_or_else(|| peer(index));
+            published.clients.fetch_place(client);
+            *found = Some((entry, client));
+        }
+        let found = found.iter().flatten();
+        for (entry, client) in found.clone() {
+            entry.fetch_selections();
+            published.clients.fetch_ranges(*client);
+        }
+        found.for_each(|(entry, _)| entry.fetch_records());
     }
 }
 

@@ -43,7 +43,7 @@ const LEAST_NAMES: usize = 4;
 /// it rounds up.
 const ALLOCATION_BYTES: usize = 32;
 /// Octets that processors read from memory at once.
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Nodes by owner.
 #[derive(Clone)]
@@ -77,6 +77,12 @@ impl<'a> Owner<'a> {
     /// The owner of lowercase labels.
     pub fn new(labels: &'a [u8]) -> Owner<'a> {
         Owner { hash: hash(labels), labels }
+    }
+
+    /// The hash, which tables by [`ByHash`] can go by.
+    #[inline]
+    pub fn hashed(&self) -> u64 {
+        self.hash
     }
 
     /// The labels.
@@ -269,7 +275,7 @@ pub fn shard_index(hash: u64, bits: u32) -> usize {
 
 /// Tells the processor that this memory will be read soon, where that can be said.
 #[inline]
-fn prefetch<T>(at: *const T) {
+pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: this is a hint, which reads nothing that the program could see and never faults.
     unsafe {

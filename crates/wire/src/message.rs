@@ -441,7 +441,16 @@ impl<'a> Writer<'a> {
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         let begun = (self.position, self.counts);
+        let is_reached = owner.offset < POINTER_LIMIT;
         for rdata in rdatas {
+            let counter = self.counts[section as usize];
+            // Like most, without looking at the owner for each.
+            if is_reached && counter < u16::MAX && self.position + rr::FIXED_BYTES + rdata.len() <= self.limit {
+                self.put_record(owner, rrset, rdata);
+                self.counts[section as usize] = counter + 1;
+                place(self.position - rdata.len());
+                continue;
+            }
             match self.add_record(section, owner, (rrset.rtype, rr::CLASS_IN, rrset.ttl), rdata) {
                 Ok(at) => place(at),
                 Err(full) => {

@@ -90,6 +90,11 @@ impl Batch {
         &self.slots[index].request[..(self.messages[index].length as usize).min(REQUEST_BYTES)]
     }
 
+    /// The sender of a request.
+    pub fn peer(&self, index: usize) -> IpAddr {
+        address_of(&self.slots[index].peer)
+    }
+
     /// Lets `answer` turn a request into a reply.
     pub fn exchange(&mut self, index: usize, answer: impl FnOnce(&[u8], IpAddr, &mut [u8]) -> Option<Response>) {
         let slot = &mut self.slots[index];

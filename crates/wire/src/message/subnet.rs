@@ -35,6 +35,14 @@ impl SubnetOption {
     pub fn read(data: &[u8]) -> SubnetOption {
         ClientSubnet::read(data).map_or(SubnetOption::Malformed, SubnetOption::Sent)
     }
+
+    /// The first address of the subnet, if the option says one.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            SubnetOption::Sent(subnet) => subnet.address(),
+            SubnetOption::Absent | SubnetOption::Malformed => None,
+        }
+    }
 }
 
 impl ClientSubnet {

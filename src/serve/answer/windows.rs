@@ -1,0 +1,138 @@
+//! Windows: answers from sets of which clients do not get all, or not all the same.
+//!
+//! Which records these are, `select` says; here they are looked up for whoever asks, written and counted.
+//!
+//! Cost: two look-ups, of the owner and of the client, and O(records written).
+//!
+//! RFCs: 7871 (EDNS Client Subnet, scopes).
+
+use super::{Reply, Source};
+use crate::clients::Subnet;
+use crate::select::{Asker, Client, Selection, Window};
+use crate::zone::Node;
+use wire::message::{Full, Owner, Section, Writer};
+use wire::name;
+use wire::rr::{self, Set, rtype};
+
+impl<'p> Reply<'p, '_> {
+    /// Adds those records of a set that this client gets now.
+    #[cold]
+    pub(super) fn add_window(
+        &mut self,
+        section: Section,
+        source: Source<'p>,
+        owner: Owner<'_>,
+        node: Node<'_>,
+        rrset: Set<'_>,
+        compressed: bool,
+    ) -> Result<(), Full> {
+        let add_whole = |writer: &mut Writer<'_>, turn: u32| match compressed {
+            false => writer.add_rrset(section, owner, rrset, turn, |_| ()),
+            true => writer.add_services(section, owner, rrset, rrset.rdatas_from(turn), |_| ()),
+        };
+        let Some(selection) = source.served.selections.find(node.owner(), rrset) else {
+            return add_whole(&mut self.writer, self.turn);
+        };
+        let asker = self.asker(source, node.owner(), selection, matches!(section, Section::Additional));
+        // Most answers need not know all that a window does.
+        if let Some(turns) = selection.turns(&asker) {
+            if !asker.is_beside {
+                selection.count_turns(&asker, &turns);
+            }
+            let rdatas = turns.map(|offset| rrset.at(offset));
+            return match compressed {
+                false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
+                true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
+            };
+        }
+        let window = selection.window(&asker);
+        if !asker.is_beside {
+            selection.count(&asker, &window);
+        }
+        if matches!(window, Window::Whole) {
+            return add_whole(&mut self.writer, self.turn);
+        }
+        let begun = self.writer.position();
+        let again = window.is_by_priority().then(|| window.clone());
+        let rdatas = window.map(|picked| rrset.at(picked.offset));
+        match compressed {
+            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
+            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
+        }
+        again.into_iter().for_each(|window| self.set_priorities(begun, window));
+        Ok(())
+    }
+
+    /// Whoever asks, as far as answers from a set depend on it, with the orders of the zone.
+    fn asker<'r>(&mut self, source: Source<'r>, labels: &'r [u8], selection: &Selection, is_beside: bool) -> Asker<'r> {
+        let told = self.writer.subnet().and_then(|subnet| Some((subnet.address()?, subnet.source)));
+        let client = told.map_or_else(|| Client::from_source(self.asked.peer), |(first, _)| Client::from_subnet(first));
+        if told.is_some() && selection.is_by_client() {
+            self.writer.narrow(client.prefix_bits());
+        }
+        let home = match told {
+            _ if !selection.is_by_home() => None,
+            None => self.published.clients.home_of(self.asked.peer),
+            Some((address, length)) => {
+                let found = self.published.clients.find(Subnet { address, length });
+                self.writer.narrow(found.scope);
+                found.home
+            }
+        };
+        let (owner, orders) = ([labels, source.zone.origin.as_wire()], &*source.served.selections.orders);
+        Asker { turn: self.turn, client, home, owner, orders, is_beside }
+    }
+
+    /// Gives the records of an answer that begin at a position the priorities by which clients are told what is near.
+    fn set_priorities(&mut self, begun: usize, window: Window<'_>) {
+        let mut position = begun;
+        for picked in window {
+            let message = self.writer.written();
+            let found = name::skip(message, position).and_then(|fixed| rr::read_fixed(message, fixed));
+            // Less may have fitted.
+            let Some((.., start, length)) = found else { return };
+            position = start + length;
+            match picked.priority {
+                Some(priority) => self.writer.overwrite(start, priority.to_be_bytes()),
+                None => return,
+            }
+        }
+    }
+
+    /// Adds as much of a set as fits a message over TCP, where it does not fit as a whole: clients know no other way to
+    /// get more.
+    #[cold]
+    pub(super) fn add_part(
+        &mut self,
+        source: Source<'p>,
+        owner: Owner<'_>,
+        node: Node<'_>,
+        rrset: Set<'_>,
+    ) -> Result<(), Full> {
+        let is_meant = matches!(rrset.rtype, rtype::A | rtype::AAAA | rtype::SRV);
+        if self.asked.datagram || !is_meant || node.get(rtype::RRSIG).is_some() {
+            return Err(Full);
+        }
+        let selection = source.served.selections.find(node.owner(), rrset);
+        let window = selection.map_or(Window::Whole, |selection| {
+            let asker = self.asker(source, node.owner(), selection, false);
+            let window = selection.window(&asker);
+            selection.count(&asker, &window);
+            window
+        });
+        let begun = self.writer.position();
+        let added = match window {
+            Window::Whole => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.best_from(self.turn)),
+            window => {
+                let rdatas = window.clone().map(|picked| rrset.at(picked.offset));
+                let added = self.writer.add_until_full(Section::Answer, owner, rrset, rdatas);
+                self.set_priorities(begun, window);
+                added
+            }
+        };
+        if added.is_ok() {
+            source.served.tally.count_part();
+        }
+        added
+    }
+}
