@@ -5,7 +5,7 @@
 //! Parts: `report` the model of zones, regions and the server, `zones` the columns of its table, for text and pages alike
 //! (`columns`), `remarks` what the last of them says; `status` all of it as text, `page` as pages and for programs,
 //! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `leads` ways from regions to larger sets, `changes` what a reload has changed,
-//! `loading` first loads on the terminal, `rates`, `sizes` and `outward` what parts of the report are made of.
+//! `loading` first loads on the terminal, `rates`, `sizes`, `steering` and `outward` what parts of the report are made of.
 
 pub mod changes;
 pub mod columns;
@@ -22,6 +22,7 @@ pub mod remarks;
 pub mod report;
 pub mod sizes;
 pub mod status;
+pub mod steering;
 pub mod text;
 pub mod zones;
 

@@ -100,6 +100,17 @@ fn clients_get_what_they_are_told() {
     {
         assert!(body.contains(part), "{part} in {body}");
     }
+    // The region has counted two answers to each of the clients.
+    let status = daemon.verb(&["status", REGION]).stdout;
+    for (home, order) in [(1, "132"), (2, "213")] {
+        let zone = |number: char| format!("us-west-{number}.cns.example.com.");
+        let order = order.chars().map(zone).collect::<Vec<_>>().join(", ");
+        let line = format!(
+            "  clients of us-west-{home}.cns.example.com. (1 prefix): {order}; 2 answers from home, 0 from others\n"
+        );
+        assert!(status.contains(&line), "{line} in {status}");
+    }
+    assert!(status.contains("  clients without home: 2 answers\n"), "{status}");
     let (status, body) = daemon.http(&format!("/lookup?name={alias}&client=somebody"));
     assert!(status == 400 && body.contains("is no address"), "{status} {body}");
 }

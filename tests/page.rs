@@ -244,6 +244,42 @@ fn names_zones_and_versions_are_found() {
 }
 
 #[test]
+fn what_one_client_gets_is_shown() {
+    let members = format!("members = [\"{}\", \"{}\"]\nns = [\"ns1.example\"]", ZONES[0], ZONES[1]);
+    let scene = Scene::with(&format!(
+        "[clients]\n\"{}\" = [\"127.1.0.0/16\"]\n[aggregations.\"near.example\"]\n{members}\n\
+         steering = {{ prefer = \"nearest\" }}\n",
+        ZONES[0]
+    ));
+    let browser = &scene.browser;
+    scene.open("/");
+    let script = "document.querySelector('#search-name').value = 'web.near.example';
+        document.querySelector('#search-client').value = '127.1.0.9';
+        document.querySelector('.search button').click();";
+    browser.run(script, json!([]));
+    browser.wait_for_text("h1", |text| text == "web.near.example");
+    let answer = browser.text("main");
+    let home = format!("As seen by 127.1.0.9, a client of {}. (127.1.0.0/16)", ZONES[0]);
+    for wanted in [&*home, "What this client gets", "these 3 of 6 records", "not needed", "prefer = \"nearest\""] {
+        assert!(answer.contains(wanted), "{wanted} in {answer}");
+    }
+    assert_eq!(browser.run("return document.querySelector('#search-client').value", json!([])), json!("127.1.0.9"));
+    browser.photograph("lookup-client");
+    scene.assert_accessible("what a client gets");
+    scene.open_live("/zone/near.example");
+    let homes = browser.text("#clients");
+    assert!(homes.contains(ZONES[0]) && homes.contains(ZONES[1]), "{homes}");
+    scene.assert_accessible("a region that steers");
+    browser.set_width(360, true);
+    for page in ["/lookup?name=web.near.example&client=127.1.0.9", "/zone/near.example"] {
+        scene.open(page);
+        scene.assert_accessible(&format!("{page} on a phone"));
+    }
+    browser.photograph("phone-region-steered");
+    scene.assert_silent();
+}
+
+#[test]
 fn every_state_is_told_in_words() {
     let nobody = Port::reserve().release();
     let mut scene = Scene::with(&TROUBLE.replace("NOBODY", &nobody.to_string()));

@@ -8,6 +8,7 @@ use super::Handle;
 use super::outward::{self, Outward, newest};
 use super::rates::QueryRates;
 use super::sizes::SizesReport;
+use super::steering::SteeringReport;
 use crate::budget::Usage;
 use crate::config::format_size;
 use crate::daemon::probe::ProbeReport;
@@ -159,6 +160,8 @@ pub struct RegionReport {
     #[serde(flatten)]
     pub kept: RegionStatus,
     pub sizes: SizesReport,
+    /// How its clients are steered; none if they are not.
+    pub steering: Option<SteeringReport>,
     #[serde(flatten)]
     pub outward: Outward,
 }
@@ -202,7 +205,8 @@ impl Report {
         let sizes = |name: &Name| SizesReport::of(published, name);
         let region = |kept: RegionStatus| {
             let name = &kept.region;
-            RegionReport { sizes: sizes(name), outward: outward(name), kept }
+            let steering = SteeringReport::of(&snapshot, name);
+            RegionReport { sizes: sizes(name), steering, outward: outward(name), kept }
         };
         let regions = regions.map(region).collect();
         let mut drains = kept.drains;

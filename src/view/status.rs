@@ -10,6 +10,7 @@ use super::page::rows::{drained_by, drained_names};
 use super::remarks::remarks;
 use super::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use super::sizes::{Audience, SizesReport};
+use super::steering::SteeringReport;
 use super::text::{because, format_seconds, moment, or_dash, time_between, time_since, unix_now};
 use super::zones::{columns, lines};
 use crate::config::format_size;
@@ -230,7 +231,7 @@ fn write_catalog(text: &mut String, catalog: &CatalogReport) {
 }
 
 /// Writes everything about a region.
-fn write_region(text: &mut String, RegionReport { kept: region, sizes, outward }: &RegionReport) {
+fn write_region(text: &mut String, RegionReport { kept: region, sizes, steering, outward }: &RegionReport) {
     _ = writeln!(text, "region {}", region.region);
     let (state, serial, drift) = (region.state.label(), or_dash(region.serial), region.drift);
     _ = match &region.pinned {
@@ -242,6 +243,9 @@ fn write_region(text: &mut String, RegionReport { kept: region, sizes, outward }
     write_serials(text, region.serial, outward);
     for member in &region.members {
         _ = writeln!(text, "  member {}: {}, serial {}", member.zone, member.state, or_dash(member.serial));
+    }
+    for line in steering.iter().flat_map(SteeringReport::lines) {
+        _ = writeln!(text, "  {line}");
     }
     if let Some(theirs) = region.followed {
         _ = writeln!(text, "  went on at the start from serial {theirs}, which another server had");

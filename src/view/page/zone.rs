@@ -19,6 +19,7 @@ use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
 use crate::view::sizes::{Audience, SizesReport};
 use crate::view::status::{address_warnings, describe_pin};
+use crate::view::steering::{HomeReport, SteeringReport};
 use crate::view::text::{because, format_seconds, printable};
 use askama::Template;
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ use wire::serial::Serial;
 
 /// Versions in the table.
 const LISTED_VERSIONS: usize = 50;
+/// Homes in the table.
+const LISTED_HOMES: usize = 50;
 
 /// The page of a zone.
 #[derive(Default, Template)]
@@ -43,6 +46,10 @@ pub struct ZonePage {
     timers: Vec<Fact>,
     /// Members, if the zone is a region.
     members: Table,
+    /// Homes of clients, if the zone is a region that steers them.
+    homes: Table,
+    more_homes: usize,
+    uneven: String,
     conflicts: Table,
     conflicts_title: String,
     /// Regions that the zone is a member of.
@@ -83,6 +90,7 @@ impl ZonePage {
             mark: Mark::of_state(served.state),
             timers: timer_facts(served),
             members: members(&[], &HashMap::new(), now),
+            homes: home_table(std::iter::empty()),
             conflicts: conflict_table(std::iter::empty()),
             orders: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
             primaries: primary_table(&[], now),
@@ -138,12 +146,23 @@ impl ZonePage {
         self.remarks = remarks.collect::<Vec<_>>().join("; ");
         self.describe_sizes(whole.sizes, true);
         self.members = members(&region.members, &zones, now);
+        if let Some(steering) = &whole.steering {
+            self.describe_steering(steering);
+        }
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let member = |index: usize| Some(&region.members[index].zone);
         let rows = region.conflicts.iter().flat_map(|(name, told)| told.iter().map(move |told| (name, told)));
         self.conflicts = conflict_table(rows.map(|(name, conflict)| {
             (&**name, conflict.kind, conflict.dropped, [member(conflict.member), conflict.by.and_then(member)])
         }));
+    }
+
+    /// Adds whose clients are known, and where their answers come from.
+    fn describe_steering(&mut self, steering: &SteeringReport) {
+        self.homes = home_table(steering.homes.iter().take(LISTED_HOMES));
+        self.more_homes = steering.homes.len().saturating_sub(LISTED_HOMES);
+        self.uneven = steering.uneven().unwrap_or_default();
+        self.facts.push(Fact::new("answers without home", number(steering.answers_without_home)));
     }
 
     /// Adds the facts about a source zone.
@@ -244,6 +263,20 @@ impl ZonePage {
         self.history = table(&columns, versions.versions.iter().map(|version| (version, &*self.encoded)), now);
         self.more = versions.more;
     }
+}
+
+/// Writes the homes of clients as a table.
+fn home_table<'r>(homes: impl Iterator<Item = &'r HomeReport>) -> Table {
+    let columns: [Column<&HomeReport>; 5] = [
+        Column::page("Home", "", |home| Value::Name(home.home.clone())),
+        Column::page("Prefixes", "number", |home| Value::Number(home.prefixes as u64)),
+        Column::page("Answers from home", "number", |home| Value::Number(home.answers_home)),
+        Column::page("From others", "number", |home| Value::Number(home.answers_elsewhere)),
+        Column::remark("Members, the nearest first", "", |home| {
+            Value::Text(if home.members.is_empty() { "no home in this region".to_owned() } else { home.order() })
+        }),
+    ];
+    table(&columns, homes, 0)
 }
 
 /// Writes conflicts as a table.
