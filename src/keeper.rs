@@ -301,7 +301,9 @@ impl Keeper {
     fn share_memory(&mut self) {
         let pinned = self.regions.values().filter_map(|kept| Some(kept.pinned.as_ref()?.zone.octets())).sum();
         let catalog = self.catalog.as_ref().map_or(0, |kept| kept.zone.octets());
-        self.budget.set_kept(Kept { pinned, catalog });
+        let selected: u64 = self.selected.values().map(|selected| selected.selections.octets()).sum();
+        let answers = selected + self.clients.octets() as u64;
+        self.budget.set_kept(Kept { pinned, catalog, answers });
         let room = usize::try_from(self.budget.room_for_histories()).unwrap_or(usize::MAX);
         let sizes = self.history_sizes();
         let mut all: usize = sizes.iter().sum();
@@ -372,6 +374,7 @@ impl Keeper {
         changed |= self.has_aged(started);
         let mut is_kept = false;
         if changed {
+            self.select(Instant::now());
             self.share_memory();
             is_kept = self.save();
             self.publish();
@@ -539,7 +542,6 @@ impl Keeper {
     /// Publishes all zones as they are now.
     fn publish(&mut self) {
         self.generation += 1;
-        self.select(Instant::now());
         let before = self.publisher.load();
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {

@@ -91,7 +91,7 @@ families! {
     /// Memory that zones, their histories and transfers in progress may take together.
     memory_budget: IntGauge::with_opts("memory_budget_bytes");
     /// Memory of the budget that is taken: zones with what regions hold of them and trees, transfers in progress,
-    /// histories, pinned contents, the catalog, and what waits for the disk.
+    /// histories, pinned contents, the catalog, what answers have beside zones, and what waits for the disk.
     memory_accounted: IntGaugeVec::new("memory_accounted_bytes", &["part"]);
     /// Memory that the zone takes by itself.
     zone_memory: IntGaugeVec::new("zone_memory_bytes", &["zone"]);

@@ -125,6 +125,15 @@ enum Tier {
 }
 
 impl Tier {
+    /// Octets behind it.
+    fn octets(&self) -> usize {
+        match self {
+            Tier::Circle(circle) => 4 * circle.len() as usize,
+            Tier::Ring(ring) => ring.octets(),
+            Tier::Fixed(records) => size_of_val(&**records),
+        }
+    }
+
     /// Number of records.
     fn len(&self) -> u32 {
         match self {
@@ -193,6 +202,13 @@ impl Selection {
     fn kept(&self, owner: usize) -> Large {
         let window = Large::of(self.most, self.window_bytes, owner);
         Large::of(self.records, self.whole_bytes, owner).without(window)
+    }
+
+    /// Octets in memory, nearly.
+    fn octets(&self) -> usize {
+        let tiers = self.tiers.iter().map(|tier| size_of::<Tier>() + tier.octets()).sum::<usize>();
+        let steered = self.steered.as_ref().map_or(0, |set| set.octets());
+        size_of::<Selection>() + tiers + steered
     }
 
     /// Returns true if this was made of a set.

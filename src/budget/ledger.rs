@@ -83,20 +83,23 @@ pub struct Usage {
     /// Contents to which regions are pinned.
     pub pinned: u64,
     pub catalog: u64,
+    /// What answers are made of beside zones: selections, and whose clients are whose.
+    pub answers: u64,
     /// Octets that wait for the disk.
     pub disk: u64,
 }
 
 impl Usage {
     /// The parts with their labels.
-    pub fn parts(&self) -> [(&'static str, u64); 6] {
-        let Usage { zones, transfers, histories, pinned, catalog, disk, .. } = *self;
+    pub fn parts(&self) -> [(&'static str, u64); 7] {
+        let Usage { zones, transfers, histories, pinned, catalog, answers, disk, .. } = *self;
         [
             ("zones", zones),
             ("transfers", transfers),
             ("histories", histories),
             ("pinned", pinned),
             ("catalog", catalog),
+            ("answers", answers),
             ("disk", disk),
         ]
     }
@@ -107,18 +110,20 @@ impl Usage {
     }
 }
 
-/// Octets of zones that nobody transfers.
+/// Octets of what nobody transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Contents to which regions are pinned.
     pub pinned: u64,
     pub catalog: u64,
+    /// What answers are made of beside zones.
+    pub answers: u64,
 }
 
 impl Kept {
-    /// Both.
+    /// All of them.
     fn octets(self) -> u64 {
-        self.pinned.saturating_add(self.catalog)
+        self.pinned.saturating_add(self.catalog).saturating_add(self.answers)
     }
 }
 
@@ -438,9 +443,9 @@ impl Ledger {
         self.forget_leaving();
         let zones = self.zones.values().map(Account::published).sum();
         let transfers = self.zones.values().map(|account| account.changes + account.replacements).sum::<u64>();
-        let (transfers, Kept { pinned, catalog }) = (transfers + self.leaving_octets(), self.kept);
+        let (transfers, Kept { pinned, catalog, answers }) = (transfers + self.leaving_octets(), self.kept);
         let (budget, histories, disk) = (self.budget, self.histories, self.buffers.octets());
-        Usage { budget, zones, transfers, histories, pinned, catalog, disk }
+        Usage { budget, zones, transfers, histories, pinned, catalog, answers, disk }
     }
 
     //--- Sums ---

@@ -78,6 +78,12 @@ impl Ring {
         self.all.points.len() as u32
     }
 
+    /// Octets of the records and their points.
+    pub(super) fn octets(&self) -> usize {
+        let of = |points: &Points| size_of::<Points>() + size_of_val(&*points.points) + size_of_val(&*points.offsets);
+        of(&self.all) + self.members.iter().map(of).sum::<usize>()
+    }
+
     /// The nearest records, so many of them.
     pub(super) fn steps(&self, probes: Probes, count: u32) -> Steps<'_> {
         let near = Near::from_starts(&self.all.points, probes, probes.0.map(|probe| self.all.at(probe)));

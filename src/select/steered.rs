@@ -147,6 +147,12 @@ impl Steered {
         Some(made)
     }
 
+    /// Octets in memory.
+    pub(super) fn octets(&self) -> usize {
+        let parts = size_of_val(&*self.runs) + size_of_val(&*self.offsets) + size_of_val(&*self.points);
+        size_of::<Steered>() + parts + size_of_val(&*self.lately)
+    }
+
     /// Returns true if the home of the client decides.
     pub(super) fn is_by_home(&self) -> bool {
         self.steering.prefer != Prefer::Off || self.runs.iter().any(|run| run.is_private)

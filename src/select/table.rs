@@ -11,6 +11,9 @@ use imbl::{GenericHashMap, HashMap};
 use std::sync::Arc;
 use wire::rr::Set;
 
+/// Octets of an entry's places in the table, and of the three pieces of memory that it stands in, nearly.
+const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<Named>()) + 3 * 24;
+
 /// What the answers from a zone's sets are made of, where not all are whole sets.
 #[derive(Clone, Debug)]
 pub struct Selections {
@@ -24,6 +27,8 @@ pub struct Selections {
     kept: Large,
     /// Names of which members give addresses of different families.
     uneven: u32,
+    /// Octets of all entries in memory, nearly.
+    octets: u64,
     /// Which member is how near to whose clients.
     pub orders: Arc<Orders>,
 }
@@ -45,6 +50,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Octets in memory, nearly, of an entry and its owner; none of one that says nothing.
+    fn octets(&self, labels: &[u8]) -> u64 {
+        if *self == Entry::default() {
+            return 0;
+        }
+        let own = size_of::<Entry>() + labels.len() + ENTRY_BYTES;
+        (own + self.selections.iter().map(Selection::octets).sum::<usize>()) as u64
+    }
+
     /// The second step of looking ahead, behind [`Selections::fetch`].
     #[inline]
     pub fn fetch_selections(&self) {
@@ -71,7 +85,7 @@ impl Selections {
     /// Those of a zone in which answers from sets with no more records are whole.
     pub fn new(above: u32) -> Selections {
         let (entries, others) = (GenericHashMap::default(), HashMap::new());
-        Selections { above, entries, others, kept: Large::default(), uneven: 0, orders: Arc::default() }
+        Selections { above, entries, others, kept: Large::default(), uneven: 0, octets: 0, orders: Arc::default() }
     }
 
     /// Returns true if an answer from a set of so many records may have less.
@@ -124,9 +138,11 @@ impl Selections {
         };
         self.kept = self.kept.with(kept(&entry));
         self.uneven += u32::from(entry.is_uneven);
+        self.octets += entry.octets(labels);
         let before = self.replace(labels, entry).unwrap_or_default();
         self.kept = self.kept.without(kept(&before));
         self.uneven -= u32::from(before.is_uneven);
+        self.octets -= before.octets(labels);
     }
 
     /// Puts an entry into the place of an owner; nothing is kept of one that says nothing.
@@ -149,6 +165,11 @@ impl Selections {
     /// Number of names of which members give addresses of different families.
     pub fn uneven(&self) -> u32 {
         self.uneven
+    }
+
+    /// Octets of all entries in memory, nearly.
+    pub fn octets(&self) -> u64 {
+        self.octets
     }
 
     /// Numbers of sets over each limit, of which no answer is.

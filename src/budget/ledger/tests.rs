@@ -351,7 +351,7 @@ fn what_nobody_transfers_counts_and_what_waits_for_the_disk_is_waited_for() {
     assert_eq!(ledger.grow(id, 3750, 0), Verdict::Granted);
     assert!(matches!(ledger.grow(id, 3751, 0), Verdict::Refused(_)));
     ledger.end(id, None);
-    ledger.set_kept(Kept { pinned: 900, catalog: 100 });
+    ledger.set_kept(Kept { pinned: 850, catalog: 100, answers: 50 });
     let id = ledger.begin(&name(0), Manner::Change);
     assert_eq!(ledger.grow(id, 3250, 0), Verdict::Granted);
     let held = buffers.hold(5751);
@@ -359,13 +359,14 @@ fn what_nobody_transfers_counts_and_what_waits_for_the_disk_is_waited_for() {
     ledger.end(id, None);
     let id = ledger.begin(&name(0), Manner::Change);
     assert_eq!(ledger.grow(id, 3250, 0), Verdict::Wait, "until the disk has it");
-    let Usage { transfers, pinned, catalog, disk, .. } = ledger.usage();
-    assert_eq!((transfers, pinned, catalog, disk, ledger.usage().octets()), (0, 900, 100, 5751, 6751));
+    let Usage { transfers, pinned, catalog, answers, disk, .. } = ledger.usage();
+    assert_eq!((transfers, pinned, catalog, answers, disk), (0, 850, 100, 50, 5751));
+    assert_eq!(ledger.usage().octets(), 6751);
     assert_eq!(ledger.room_for_histories(), 2500);
     drop(held);
     assert_eq!(ledger.grow(id, 3250, 0), Verdict::Granted);
     ledger.end(id, None);
-    ledger.set_kept(Kept { pinned: 2 * BUDGET, catalog: 0 });
+    ledger.set_kept(Kept { pinned: 2 * BUDGET, ..Kept::default() });
     let id = ledger.begin(&name(0), Manner::Change);
     assert_eq!(ledger.grow(id, 2500, 0), Verdict::Granted, "its floor, whatever is kept");
     assert_eq!(ledger.room_for_histories(), 0);
