@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,18 +105,6 @@ impl Service {
         let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
         fields[11].parse::<u64>().expect("number") + fields[12].parse::<u64>().expect("number")
     }
-}
-
-/// A self-signed certificate and its key in a folder; the certificate's file.
-fn certify(home: &Path) -> PathBuf {
-    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| home.join(name));
-    let mut command = Command::new("openssl");
-    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
-    command.args(["-subj", "/CN=ns.test", "-addext", "subjectAltName=DNS:ns.test"]);
-    command.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key).arg("-out").arg(&certificate);
-    let output = command.output().unwrap_or_else(|error| panic!("openssl is missing ({error}); run make test"));
-    assert!(output.status.success(), "{output:?}");
-    certificate
 }
 
 /// A connection from an address.

@@ -10,10 +10,10 @@ mod held;
 mod harness;
 
 use harness::{
-    Client, Dname, Edit, Folder, Port, Primary, PrimaryPlan, Process, Query, Record, ServiceManager, read_zone, rtype,
-    wait_until, write_file,
+    Client, Dname, Edit, Folder, Port, Primary, PrimaryPlan, Process, Query, Record, ServiceManager, certify,
+    read_zone, rtype, wait_until, write_file,
 };
-use held::{LogReader, certify, hang_clients, hang_tls_clients, make_pipe};
+use held::{LogReader, hang_clients, hang_tls_clients, make_pipe};
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -8,6 +8,7 @@ use sim::primary::Primary;
 use sim::zone::{Apex, Data, Zone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::time::Duration;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -90,6 +91,15 @@ fn ask(client: &mut Client, labels: &str, rtype: u16) -> Vec<Vec<u8>> {
     answer.answer.into_iter().map(|record| record.rdata).collect()
 }
 
+/// The addresses of `web` that a client gets over TLS.
+fn over_tls(server: SocketAddr, net: u8) -> BTreeSet<Vec<u8>> {
+    let (port, source, name) = (server.port().to_string(), format!("127.{net}.0.1"), format!("web.svc.acme.{REGION}"));
+    let mut kdig = Command::new("kdig");
+    kdig.args(["@127.0.0.1", "-p", &port, "-b", &source, "+tls", "+short", &name, "A"]);
+    let output = run_tool(&mut kdig);
+    output.lines().map(|line| line.parse::<Ipv4Addr>().expect("an address").octets().to_vec()).collect()
+}
+
 /// The datacenters, from 1, whose addresses a client gets.
 fn served(client: &mut Client, labels: &str) -> BTreeSet<u8> {
     ask(client, labels, rtype::A).iter().map(|rdata| rdata[2]).collect()
@@ -117,7 +127,14 @@ fn transferred(server: SocketAddr) -> BTreeSet<String> {
 async fn clients_get_their_own_datacenter_and_the_next_when_it_fails() {
     let (primaries, plan) = start_primaries().await;
     let folder = Folder::new();
-    let daemon = Aggregator::start(&folder, &format!("{plan}{}", region("")));
+    let home = folder.subfolder("aggregator");
+    certify(&home);
+    let mut tls = Port::reserve();
+    let listen = format!("tls = {{ listen = \"{}\", certificate = \"cert.pem\", key = \"key.pem\" }}\n", tls.address());
+    let settings =
+        |says: &str| Settings { server: listen.clone(), ..Settings::new(&format!("{plan}{}", region(says))) };
+    let tls = tls.release();
+    let daemon = Aggregator::start_with(&home, &settings(""));
     let server = daemon.address();
     wait_until("the region is there", PATIENCE, || Client::new(server).serial(&Dname::parse(REGION)));
     let before = transferred(server);
@@ -125,7 +142,7 @@ async fn clients_get_their_own_datacenter_and_the_next_when_it_fails() {
     let everything = BTreeSet::from([1, 2, 3]);
     assert!(clients.iter_mut().all(|client| served(client, "web.svc.acme") == everything), "nobody is steered yet");
     let steering = "steering = { prefer = \"nearest\", srv = \"priority\", stale_after = \"4s\" }\n";
-    daemon.write_plan(&format!("{plan}{}", region(steering)));
+    daemon.write_settings(&settings(steering));
     assert_eq!(daemon.verb(&["reload"]).code, 0);
     assert_eq!(transferred(server), before, "steering moves no serial");
     for (net, client) in (1..).zip(&mut clients) {
@@ -133,7 +150,8 @@ async fn clients_get_their_own_datacenter_and_the_next_when_it_fails() {
         let query = Query::new(&Dname::parse(&format!("web.svc.acme.{REGION}")), rtype::A);
         let of = |answer: Message| answer.answer.into_iter().map(|record| record.rdata).collect::<BTreeSet<_>>();
         let (udp, tcp) = (client.ask(&query).expect("an answer"), client.ask_tcp(&query).expect("an answer"));
-        assert_eq!(of(udp), of(tcp), "over all transports alike");
+        let udp = of(udp);
+        assert_eq!((&udp, &udp), (&of(tcp), &over_tls(tls, net)), "over all transports alike");
     }
     assert_eq!(served(&mut client(ELSEWHERE, 1, server), "web.svc.acme"), everything, "who has no home gets all");
     // Services come with priorities: home, then the next, then the last.

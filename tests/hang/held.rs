@@ -11,7 +11,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,17 +56,6 @@ pub fn hang_tls_clients(address: SocketAddr, home: &Path, count: usize) -> Vec<T
     let clients: Vec<TlsClient> = (0..count).filter_map(connect).collect();
     assert!(!clients.is_empty(), "no handshake was done");
     clients
-}
-
-/// Makes a self-signed certificate and its key in a folder.
-pub fn certify(home: &Path) {
-    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| home.join(name));
-    let mut command = Command::new("openssl");
-    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
-    command.args(["-subj", "/CN=ns.test", "-addext", "subjectAltName=DNS:ns.test"]);
-    command.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key).arg("-out").arg(&certificate);
-    let output = command.output().unwrap_or_else(|error| panic!("openssl is missing ({error}); run make test"));
-    assert!(output.status.success(), "{output:?}");
 }
 
 //--- The log ---
