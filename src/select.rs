@@ -268,19 +268,9 @@ impl Selection {
         window.served() == turns.served() && window.map(|picked| picked.offset).eq(turns.clone())
     }
 
-    /// Counts an answer in the orders' tally.
-    pub fn count(&self, asker: &Asker<'_>, window: &Window<'_>) {
-        self.count_served(asker, window.served());
-    }
-
-    /// Counts an answer that is quickly told.
+    /// Counts an answer from a member, or from nobody certain, in the orders' tally.
     #[inline]
-    pub fn count_turns(&self, asker: &Asker<'_>, turns: &Turns<'_>) {
-        self.count_served(asker, turns.served());
-    }
-
-    /// Counts an answer from a member, or from nobody certain.
-    fn count_served(&self, asker: &Asker<'_>, served: Option<u16>) {
+    pub fn count(&self, asker: &Asker<'_>, served: Option<u16>) {
         let Some(set) = self.steered.as_ref().filter(|set| set.steering.prefer != Prefer::Off) else { return };
         let home = asker.home.filter(|home| asker.orders.nearness(*home).is_some());
         let member = home.and_then(|home| asker.orders.nearness(home)?.member);
@@ -337,7 +327,7 @@ pub enum Window<'s> {
 
 impl Window<'_> {
     /// Number of the nearest member of which the answer has records.
-    fn served(&self) -> Option<u16> {
+    pub fn served(&self) -> Option<u16> {
         match self {
             Window::Steered(picks) => picks.served(),
             Window::Whole | Window::Cut(_) => None,

@@ -75,7 +75,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Number of the nearest member of which the answer has records.
-    pub(super) fn served(&self) -> Option<u16> {
+    pub fn served(&self) -> Option<u16> {
         self.rest.as_ref().map(|rest| rest.nearest).filter(|member| *member != NOBODY)
     }
 

@@ -35,31 +35,35 @@ impl<'p> Reply<'p, '_> {
         };
         let asker = self.asker(source, node.owner(), selection, matches!(section, Section::Additional));
         // Most answers need not know all that a window does.
-        if let Some(turns) = selection.turns(&asker) {
-            if !asker.is_beside {
-                selection.count_turns(&asker, &turns);
-            }
+        let served = if let Some(turns) = selection.turns(&asker) {
+            let served = turns.served();
             let rdatas = turns.map(|offset| rrset.at(offset));
-            return match compressed {
-                false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
-                true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
-            };
-        }
-        let window = selection.window(&asker);
+            match compressed {
+                false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
+                true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
+            }
+            served
+        } else {
+            let window = selection.window(&asker);
+            let served = window.served();
+            if matches!(window, Window::Whole) {
+                add_whole(&mut self.writer, self.turn)?;
+            } else {
+                let begun = self.writer.position();
+                let again = window.is_by_priority().then(|| window.clone());
+                let rdatas = window.map(|picked| rrset.at(picked.offset));
+                match compressed {
+                    false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
+                    true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
+                }
+                again.into_iter().for_each(|window| self.set_priorities(begun, window));
+            }
+            served
+        };
+        // What does not fit is no answer yet.
         if !asker.is_beside {
-            selection.count(&asker, &window);
+            selection.count(&asker, served);
         }
-        if matches!(window, Window::Whole) {
-            return add_whole(&mut self.writer, self.turn);
-        }
-        let begun = self.writer.position();
-        let again = window.is_by_priority().then(|| window.clone());
-        let rdatas = window.map(|picked| rrset.at(picked.offset));
-        match compressed {
-            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
-            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
-        }
-        again.into_iter().for_each(|window| self.set_priorities(begun, window));
         Ok(())
     }
 
@@ -114,12 +118,9 @@ impl<'p> Reply<'p, '_> {
             return Err(Full);
         }
         let selection = source.served.selections.find(node.owner(), rrset);
-        let window = selection.map_or(Window::Whole, |selection| {
-            let asker = self.asker(source, node.owner(), selection, false);
-            let window = selection.window(&asker);
-            selection.count(&asker, &window);
-            window
-        });
+        let asked = selection.map(|selection| (selection, self.asker(source, node.owner(), selection, false)));
+        let window = asked.map_or(Window::Whole, |(selection, asker)| selection.window(&asker));
+        let served = window.served();
         let begun = self.writer.position();
         let added = match window {
             Window::Whole => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.best_from(self.turn)),
@@ -132,6 +133,7 @@ impl<'p> Reply<'p, '_> {
         };
         if added.is_ok() {
             source.served.tally.count_part();
+            asked.into_iter().for_each(|(selection, asker)| selection.count(&asker, served));
         }
         added
     }
