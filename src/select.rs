@@ -274,9 +274,7 @@ impl Selection {
         let Some(set) = self.steered.as_ref().filter(|set| set.steering.prefer != Prefer::Off) else { return };
         let home = asker.home.filter(|home| asker.orders.nearness(*home).is_some());
         let member = home.and_then(|home| asker.orders.nearness(home)?.member);
-        // Who gives something is expected to.
-        let is_expected = |member: &u16| served == Some(*member) || set.expects(*member);
-        let expected = member.filter(is_expected).map(|member| served == Some(member));
+        let expected = member.filter(|member| set.expects(*member)).map(|member| served == Some(member));
         asker.orders.tally.count(home, served, expected);
     }
 

@@ -440,17 +440,11 @@ impl<'a> Writer<'a> {
         rdatas: impl Iterator<Item = &'r [u8]>,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
+        if owner.offset < POINTER_LIMIT {
+            return self.put_records(section, owner, rrset, rdatas, place);
+        }
         let begun = (self.position, self.counts);
-        let is_reached = owner.offset < POINTER_LIMIT;
         for rdata in rdatas {
-            let counter = self.counts[section as usize];
-            // Like most, without looking at the owner for each.
-            if is_reached && counter < u16::MAX && self.position + rr::FIXED_BYTES + rdata.len() <= self.limit {
-                self.put_record(owner, rrset, rdata);
-                self.counts[section as usize] = counter + 1;
-                place(self.position - rdata.len());
-                continue;
-            }
             match self.add_record(section, owner, (rrset.rtype, rr::CLASS_IN, rrset.ttl), rdata) {
                 Ok(at) => place(at),
                 Err(full) => {
@@ -459,6 +453,39 @@ impl<'a> Writer<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Adds records under an owner that a pointer reaches, as most are, without looking at it for each.
+    #[inline]
+    fn put_records<'r>(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rrset: Set<'_>,
+        rdatas: impl Iterator<Item = &'r [u8]>,
+        mut place: impl FnMut(usize),
+    ) -> Result<(), Full> {
+        let mut fixed = rrset.fixed(0);
+        fixed[..2].copy_from_slice(&(0xc000 | owner.offset as u16).to_be_bytes());
+        let (mut position, mut count) = (self.position, self.counts[section as usize]);
+        for rdata in rdatas {
+            let end = position + rr::FIXED_BYTES + rdata.len();
+            if end > self.limit || count == u16::MAX {
+                return Err(Full);
+            }
+            fixed[rr::FIXED_BYTES - 2..].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
+            let (head, body) = self.out[position..end].split_at_mut(rr::FIXED_BYTES);
+            head.copy_from_slice(&fixed);
+            // Addresses take an instruction or two.
+            match (<&mut [u8; 4]>::try_from(&mut *body), <&[u8; 4]>::try_from(rdata)) {
+                (Ok(body), Ok(rdata)) => *body = *rdata,
+                _ => body.copy_from_slice(rdata),
+            }
+            (position, count) = (end, count + 1);
+            place(end - rdata.len());
+        }
+        (self.position, self.counts[section as usize]) = (position, count);
         Ok(())
     }
 
