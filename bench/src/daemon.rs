@@ -7,7 +7,7 @@ use crate::harness::{Folder, Port, Process, write_file};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long writing the last state and ending may take.
 const LONGEST_STOP: Duration = Duration::from_secs(60);
@@ -56,6 +56,21 @@ impl Daemon {
         number.parse().ok().map(Duration::from_micros)
     }
 
+    /// Writes another configuration, for the next start or reload.
+    pub fn configure(&self, plan: &str) {
+        write_file(&self.home.join("aggregator.toml"), &configuration(self.address, plan));
+    }
+
+    /// Has the configuration read again; the time until the operator hears of it.
+    pub fn reload(&self) -> Duration {
+        let start = Instant::now();
+        let mut command = Command::new(&self.program);
+        command.args(["reload", "-c", "aggregator.toml"]).current_dir(&self.home);
+        let output = command.output().expect("the program can be started");
+        assert!(output.status.success(), "a reload: {}", String::from_utf8_lossy(&output.stderr));
+        start.elapsed()
+    }
+
     /// Starts the process with the configuration that is there.
     pub fn start_again(&mut self) {
         let mut command = Command::new(&self.program);
@@ -81,10 +96,10 @@ pub fn plan_region(region: &str, members: &[Datacenter], primary: SocketAddr) ->
     )
 }
 
-/// The whole configuration around a plan.
+/// The whole configuration around a plan, which may begin with more of the server.
 fn configuration(address: SocketAddr, plan: &str) -> String {
     format!(
-        "[server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n\n[state]\nfolder = \"state\"\n\n\
-         [metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n\n{plan}"
+        "[state]\nfolder = \"state\"\n\n[metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n\n\
+         [server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n{plan}"
     )
 }

@@ -1,6 +1,6 @@
 //! The load: as many questions as a server can answer, from sockets that wait for its replies.
 //!
-//! Each socket is connected and has a few questions under way; for every reply another goes out, both in batches. In
+//! Each socket is connected, unless questions come from addresses of their own (ip(7), IP_PKTINFO), and has a few questions under way; for every reply another goes out, both in batches. In
 //! total there are fewer than fit into a receive buffer of the default size (some 160 datagrams of this length, 277 of the
 //! shortest), so what is lost, the server has lost. Every reply is checked against its question.
 //!
@@ -8,7 +8,7 @@
 
 use crate::question::{HEADER_BYTES, Questions};
 use crate::usage;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -88,7 +88,7 @@ impl<'a> Load<'a> {
     fn ask_always(&self, thread: usize, threads: usize) {
         let mut clients: Vec<Box<Client>> = (thread..SOCKETS)
             .step_by(threads)
-            .map(|number| Client::new(self.server, number * self.questions.len() / SOCKETS))
+            .map(|number| Client::new(self, number * self.questions.len() / SOCKETS))
             .collect();
         let mut files: Vec<libc::pollfd> = clients
             .iter()
@@ -118,6 +118,14 @@ struct Slot {
     sent: Option<Instant>,
 }
 
+/// The source of a datagram, as sendmmsg(2) takes it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Origin {
+    header: libc::cmsghdr,
+    info: libc::in_pktinfo,
+}
+
 /// One socket with what is under way on it.
 struct Client {
     socket: UdpSocket,
@@ -130,19 +138,29 @@ struct Client {
     /// Id and rest of each message to send, or room for each to receive.
     vectors: [[libc::iovec; 2]; WINDOW],
     messages: [libc::mmsghdr; WINDOW],
+    /// The server, and the source of each message to send; nothing of it is looked at on a connected socket.
+    server: libc::sockaddr_in,
+    origins: [Origin; WINDOW],
 }
 
 impl Client {
     /// A socket that asks from a question of the list on.
-    fn new(server: SocketAddr, next: usize) -> Box<Client> {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a UDP port of loopback is free");
-        socket.connect(server).expect("loopback can be reached");
+    fn new(load: &Load<'_>, next: usize) -> Box<Client> {
+        let has_sources = load.questions.source(next).is_some();
+        let local = if has_sources { "0.0.0.0:0" } else { "127.0.0.1:0" };
+        let socket = UdpSocket::bind(local).expect("a UDP port is free");
+        if !has_sources {
+            socket.connect(load.server).expect("loopback can be reached");
+        }
         socket.set_nonblocking(true).expect("a socket can be made non-blocking");
         let slot = Slot { id: [0; 2], question: 0, sent: None };
         // SAFETY: plain C structures, for which zeroes are valid.
-        let (vectors, messages) = unsafe { std::mem::zeroed() };
+        let (vectors, messages, mut server, origins): (_, _, libc::sockaddr_in, _) = unsafe { std::mem::zeroed() };
+        server.sin_family = libc::AF_INET as libc::sa_family_t;
+        server.sin_port = load.server.port().to_be();
+        server.sin_addr.s_addr = u32::from(Ipv4Addr::LOCALHOST).to_be();
         let buffers = [[0; REPLY_BYTES]; WINDOW];
-        Box::new(Client { socket, slots: [slot; WINDOW], next, count: 0, buffers, vectors, messages })
+        Box::new(Client { socket, slots: [slot; WINDOW], next, count: 0, buffers, vectors, messages, server, origins })
     }
 
     /// Takes what is there and checks it; the number of datagrams.
@@ -152,6 +170,7 @@ impl Client {
             self.messages[index].msg_hdr.msg_iov = self.vectors[index].as_mut_ptr();
             self.messages[index].msg_hdr.msg_iovlen = 1;
         }
+        (0..WINDOW).for_each(|index| self.set_source(index, None));
         let (file, messages) = (self.socket.as_raw_fd(), self.messages.as_mut_ptr());
         // SAFETY: every header points into `self`, which is not moved or touched during the call.
         let received =
@@ -179,6 +198,22 @@ impl Client {
         received
     }
 
+    /// Has a message leave from an address; without one from that of the socket, to where it is connected.
+    fn set_source(&mut self, index: usize, source: Option<Ipv4Addr>) {
+        let header = &mut self.messages[index].msg_hdr;
+        (header.msg_namelen, header.msg_controllen) = (0, 0);
+        (header.msg_name, header.msg_control) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let Some(source) = source else { return };
+        let origin = &mut self.origins[index];
+        origin.header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<libc::in_pktinfo>()) as _;
+        (origin.header.cmsg_level, origin.header.cmsg_type) = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+        origin.info.ipi_spec_dst.s_addr = u32::from(source).to_be();
+        header.msg_control = (&raw mut *origin).cast();
+        header.msg_controllen = size_of::<Origin>() as _;
+        header.msg_name = (&raw mut self.server).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    }
+
     /// Counts what has been waited for too long as lost.
     fn give_up_old(&mut self, load: &Load<'_>, now: Instant) {
         for slot in &mut self.slots {
@@ -191,7 +226,7 @@ impl Client {
 
     /// Sends a question for every free slot.
     fn send(&mut self, load: &Load<'_>, now: Instant) {
-        let mut count = 0;
+        let (mut count, mut sources) = (0, [None; WINDOW]);
         for (index, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.sent.is_none()) {
             self.count = self.count.wrapping_add(1);
             let id = (self.count as usize * WINDOW + index) as u16;
@@ -204,8 +239,10 @@ impl Client {
             ];
             self.messages[count].msg_hdr.msg_iov = self.vectors[count].as_mut_ptr();
             self.messages[count].msg_hdr.msg_iovlen = 2;
+            sources[count] = load.questions.source(slot.question);
             count += 1;
         }
+        (0..count).for_each(|index| self.set_source(index, sources[index]));
         if count > 0 {
             // SAFETY: as in `receive`; the kernel only reads what is sent. What cannot be sent is lost.
             unsafe {

@@ -3,10 +3,10 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Four parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! Five parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
 //! is compared, `scene` holds all of one size; `change` and `restart` measure. *Tree* does that with a tree of ZooKeeper's.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
-//! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program.
+//! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
 //! `generate` makes zones, `options` chooses; `probe`, `memory`, `usage`, `quiet` look; `table` prints.
 //!
 //! Cost: about an hour on two processors, and 6 GB of memory.
@@ -31,6 +31,7 @@ mod restart;
 mod scene;
 mod server;
 mod stage;
+mod steering;
 mod table;
 mod transfers;
 mod tree;
@@ -82,6 +83,11 @@ fn main() -> ExitCode {
                 options.records.iter().for_each(|records| transfers::measure(&options, *records, &mut tables));
                 tables.print();
             }
+            Part::Steering => {
+                let mut tables = steering::Tables::new();
+                options.records.iter().for_each(|records| steering::measure(&options, *records, &mut tables));
+                tables.print();
+            }
         }
     }
     ExitCode::SUCCESS
@@ -114,6 +120,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
         Part::Changes => PIPELINE.to_vec(),
         Part::Tree => vec!["java"],
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
+        Part::Steering => vec!["nsd"],
         Part::Profile => vec!["nsd", "perf"],
     });
     let needed: BTreeSet<&str> = needed.collect();

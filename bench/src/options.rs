@@ -12,7 +12,7 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
                         [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,tree,queries,transfers); there is also profile
+  --parts PART,...    what to measure (changes,tree,queries,transfers,steering); there is also profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
   --names N,...       changes: names that change at a time (1,100,10000)
@@ -20,7 +20,7 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --peers PEER,...    queries, transfers: who is measured
                       (echo,aggregator,region,gdnsd,yadifa,nsd,knot,pdns,bind)
   --threads N,...     queries: threads for UDP of the servers and of the load (1,2)
-  --seconds N         queries: how long a round of one server takes (3)
+  --seconds N         queries, steering: how long a round of one server or list takes (3)
   --nodes N           tree: nodes of the ZooKeeper tree (100000)
   --changes N         tree: changes in it, one by one (1000)";
 
@@ -54,17 +54,20 @@ pub enum Part {
     Queries,
     /// Transfers in and out beside other servers.
     Transfers,
+    /// Answers that depend on clients, beside plain ones.
+    Steering,
     /// Where our program's time goes under load; only when it is asked for.
     Profile,
 }
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 5] = [
+    const ALL: [(&str, Part); 6] = [
         ("changes", Part::Changes),
         ("tree", Part::Tree),
         ("queries", Part::Queries),
         ("transfers", Part::Transfers),
+        ("steering", Part::Steering),
         ("profile", Part::Profile),
     ];
 }
@@ -78,7 +81,7 @@ impl Options {
             names: vec![1, 100, 10_000],
             rounds: 5,
             restart: true,
-            parts: vec![Part::Changes, Part::Tree, Part::Queries, Part::Transfers],
+            parts: vec![Part::Changes, Part::Tree, Part::Queries, Part::Transfers, Part::Steering],
             peers: Kind::ALL.to_vec(),
             threads: vec![1, 2],
             seconds: Duration::from_secs(3),

@@ -49,6 +49,11 @@ impl Probe {
         self.ask(name, A).is_some_and(|answer| rdatas(&answer, A).contains(&&address.octets()[..]))
     }
 
+    /// Whether an A question for the name is answered with any address.
+    pub fn has_records(&mut self, name: &str) -> bool {
+        self.ask(name, A).is_some_and(|answer| !rdatas(&answer, A).is_empty())
+    }
+
     /// Whether a datagram comes back.
     pub fn is_echoed(&mut self) -> bool {
         self.ask("example", A).is_some()

@@ -14,7 +14,7 @@ use crate::usage::{self, Usage};
 use std::time::{Duration, Instant};
 
 /// How long a load runs before it is measured.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub const WARM_UP: Duration = Duration::from_millis(300);
 
 /// The tables of this part.
 pub struct Tables {

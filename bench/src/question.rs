@@ -8,6 +8,7 @@
 //! Cost: O(questions) time; about a hundred octets each.
 
 use crate::generate::{Datacenter, NAMES_PER_INSTANCE};
+use std::net::Ipv4Addr;
 
 /// Octets of a message header.
 pub const HEADER_BYTES: usize = 12;
@@ -20,6 +21,15 @@ const SRV: u16 = 33;
 const STRIDE: usize = 7_368_787;
 /// An OPT record that takes 1232 octets (RFC 6891 section 6.1.2).
 const OPT: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
+
+/// Whoever asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A client at this address of loopback.
+    At(Ipv4Addr),
+    /// A resolver at 127.0.0.1 that tells of a client (RFC 7871).
+    Told(Ipv4Addr),
+}
 
 /// What is asked, and what an answer to it says.
 pub struct Question {
@@ -37,6 +47,8 @@ pub struct Question {
 pub struct Questions {
     bytes: Vec<u8>,
     list: Vec<Question>,
+    /// Where each is sent from; empty where all are from wherever sockets are.
+    sources: Vec<Ipv4Addr>,
 }
 
 impl Questions {
@@ -62,13 +74,36 @@ impl Questions {
                 18 => (zone.owner(name), AAAA, 0, 0),
                 _ => (format!("no-{name}.{}", zone.owner(name)), A, 3, 0),
             };
-            questions.push(&format!("{owner}.{suffix}"), rtype, edns, rcode, answers as u16);
+            questions.add(&format!("{owner}.{suffix}"), rtype, edns, rcode, answers as u16);
         }
         questions
     }
 
+    /// Adds a question for the addresses of a name.
+    pub fn push(&mut self, name: &str, answers: u16, asker: Asker) {
+        self.add(name, A, true, 0, answers);
+        let client = match asker {
+            Asker::At(client) => return self.sources.push(client),
+            Asker::Told(client) => client,
+        };
+        self.sources.push(Ipv4Addr::LOCALHOST);
+        // Option 8, IPv4, SOURCE 32, SCOPE 0.
+        let option = [&[0, 8, 0, 8, 0, 1, 32, 0][..], &client.octets()].concat();
+        let length = self.bytes.len();
+        self.bytes[length - 1] = option.len() as u8;
+        self.bytes.extend_from_slice(&option);
+        if let Some(question) = self.list.last_mut() {
+            question.length += option.len();
+        }
+    }
+
+    /// Where a question is sent from, if that matters.
+    pub fn source(&self, index: usize) -> Option<Ipv4Addr> {
+        self.sources.get(index).copied()
+    }
+
     /// Adds a question.
-    fn push(&mut self, name: &str, rtype: u16, edns: bool, rcode: u8, answers: u16) {
+    fn add(&mut self, name: &str, rtype: u16, edns: bool, rcode: u8, answers: u16) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         for label in name.split('.') {
