@@ -80,7 +80,12 @@ impl Ring {
 
     /// Octets of the records and their points.
     pub(super) fn octets(&self) -> usize {
-        let of = |points: &Points| size_of::<Points>() + size_of_val(&*points.points) + size_of_val(&*points.offsets);
+        let of = |points: &Points| {
+            size_of::<Points>()
+                + size_of_val(&*points.points)
+                + size_of_val(&*points.offsets)
+                + size_of_val(&*points.index)
+        };
         of(&self.all) + self.members.iter().map(of).sum::<usize>()
     }
 
