@@ -295,7 +295,7 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
     world.shares[0] = 99;
     for (pick, most) in [(Pick::Rotate, 6u32), (Pick::Rotate, 24), (Pick::Client, 6)] {
         world.law = Law { max: NonZeroU32::new(most), pick };
-        let mut times: HashMap<u32, u32> = HashMap::new();
+        let (mut times, mut first): (HashMap<u32, u32>, HashMap<u32, u32>) = Default::default();
         let mut answers = 0;
         for turn in 0..3000u32 {
             let client = if pick == Pick::Client { turn * 7919 } else { 1 };
@@ -311,6 +311,7 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
                 let share = most as f64 * f64::from(size) / 60.0;
                 assert!(pick == Pick::Client && of(member) > 0 || (of(member) as f64 - share).abs() <= 2.0, "{member}");
             }
+            *first.entry(answer[0].0).or_default() += 1;
             answer.iter().for_each(|(number, _)| *times.entry(*number).or_default() += 1);
         }
         if pick == Pick::Rotate {
@@ -318,6 +319,12 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
             assert!(times.values().all(|times| (f64::from(*times) - expected).abs() <= expected * 0.1), "{times:?}");
         }
         assert_eq!(times.len(), 60);
+        // None of the members comes first for everyone, nor has nearly all places.
+        for (numbers, most) in [(50..60, most), (60..80, most), (80..110, most)] {
+            let of = |times: &HashMap<u32, u32>| numbers.clone().filter_map(|number| times.get(&number)).sum::<u32>();
+            assert!(of(&first) > answers / 8, "{numbers:?}: {first:?}");
+            assert!(of(&times) > answers * most / 8, "{numbers:?}: {times:?}");
+        }
     }
 }
 
