@@ -95,7 +95,13 @@ impl<'s> Course<'s> {
         if !asker.is_beside && set.steering.prefer != Prefer::Off {
             course.order = match home {
                 Some(nearness) => Order::Near(nearness),
-                None => course.draw().map_or(Order::Alike, Order::Drawn),
+                None => match course.draw() {
+                    Some((member, turn)) => {
+                        course.asker.turn = turn;
+                        Order::Drawn(member)
+                    }
+                    None => Order::Alike,
+                },
             };
         }
         if course.may_end() {
@@ -210,8 +216,9 @@ impl<'s> Course<'s> {
         })
     }
 
-    /// Draws a member by the weights.
-    fn draw(&self) -> Option<u16> {
+    /// Draws a member by the weights; returns it with the turn for its records. That is the place of the turn in the part
+    /// of all turns that leads to the member, so that its records come equally often, too.
+    fn draw(&self) -> Option<(u16, u32)> {
         let weights = self.asker.orders.weights();
         // The runs of a member stand together.
         let mut last = NOBODY;
@@ -227,16 +234,18 @@ impl<'s> Course<'s> {
             let is_fresh = |member: &u16| !self.asker.orders.is_last(*member);
             let has_fresh = members.clone().any(|member| is_fresh(&member));
             let known = members.clone().filter(|member| is_known(member) && is_fresh(member) == has_fresh);
-            return known.clone().nth(((turn * known.count() as u64) >> 32) as usize);
+            let at = turn * known.clone().count() as u64;
+            return Some((known.clone().nth((at >> 32) as usize)?, at as u32));
         }
-        let mut at = (turn * all) >> 32;
-        members.clone().find(|member| {
-            let own = weight(*member).unwrap_or_default();
-            at < own || {
-                at -= own;
-                false
+        let mut at = turn * all;
+        for member in members {
+            let own = weight(member).unwrap_or_default();
+            match at.checked_sub(own << 32) {
+                Some(behind) => at = behind,
+                None => return Some((member, (at / own) as u32)),
             }
-        })
+        }
+        None
     }
 
     /// Number of the records of a run that count for what is enough.

@@ -9,16 +9,16 @@
 //! Within a run, records come in turns or in the order of their distance from the client's points.
 //!
 //! Cost: O(runs) from one run to the next, and for each record on the united circle; O(points of a client) for a record
-//! that goes by them. Nothing is allocated.
+//! that goes by them, and O(runs × points × log records) where runs are united. Nothing is allocated.
 //!
 //! RFCs: 2782 (priorities).
 
 use super::Pick;
 use super::course::Course;
-use super::point::Probes;
+use super::point::{PROBES, Probes};
 use super::ring::Near;
 use super::steered::{RANK_STEP, Run};
-use std::iter::{Chain, Skip, Take};
+use std::iter::Chain;
 use std::ops::Range;
 
 /// The place of a member above which priorities do not rise.
@@ -54,10 +54,10 @@ pub struct Picks<'s> {
 enum Part {
     /// Those of one priority, one after the other.
     Tier(u16),
-    /// The nearest record of each of them.
-    First(u16),
-    /// What is left of them.
-    Others(u16),
+    /// The nearest record of each of them, behind those of so many.
+    First(u16, u32),
+    /// What is left of them, the nearest of all first, behind a distance and offset.
+    Others(u16, Option<(u64, u32)>),
     /// Those of one priority, united on a circle.
     Circle(u16, Place),
     /// The nearest member's, as far as they leave room.
@@ -79,19 +79,14 @@ struct Place {
 /// The way through one run, by the numbers of its records.
 #[derive(Clone)]
 enum Steps<'s> {
-    Turns(Take<Skip<Chain<Range<u32>, Range<u32>>>>),
-    Near(u32, Take<Skip<Near<'s>>>),
+    Turns(Chain<Range<u32>, Range<u32>>),
+    Near(u32, Near<'s>),
 }
 
 impl Steps<'_> {
     /// The way through no run.
     fn none() -> Self {
-        Steps::turns(0..0, 0..0, 0, 0)
-    }
-
-    /// The way through a run that begins in its middle.
-    fn turns(after: Range<u32>, before: Range<u32>, skip: usize, take: usize) -> Self {
-        Steps::Turns(after.chain(before).skip(skip).take(take))
+        Steps::Turns((0..0).chain(0..0))
     }
 }
 
@@ -142,7 +137,7 @@ impl<'s> Picks<'s> {
         (self.here, self.run) = (self.left - kept, None);
         self.part = match (self.course.is_ordered(), self.course.set.pick) {
             (true, _) => Part::Tier(tier),
-            (false, Pick::Client) => Part::First(tier),
+            (false, Pick::Client) => Part::First(tier, 0),
             (false, Pick::Rotate) => {
                 let all = self.tier(tier).map(|(_, run)| u64::from(run.end - run.start)).sum();
                 Part::Circle(tier, Place { at: self.course.asker.turn.into(), behind: None, left: all })
@@ -160,7 +155,7 @@ impl<'s> Picks<'s> {
         let course = self.course;
         let nearest = course.next_rank(None);
         let (only, is_by_priority) = match self.part {
-            Part::Tier(tier) | Part::First(tier) | Part::Others(tier) => (Some(tier), false),
+            Part::Tier(tier) => (Some(tier), false),
             _ => (None, true),
         };
         let key = |run: &Run| {
@@ -180,21 +175,15 @@ impl<'s> Picks<'s> {
             .filter(|run| last.is_none_or(|last| key(run) > last))
             .min_by_key(|run| key(run));
         let Some(run) = next else { return false };
-        let (skip, take) = match self.part {
-            Part::First(_) => (0, 1),
-            Part::Others(_) => (1, u32::MAX),
-            _ => (0, u32::MAX),
-        };
-        let (skip, take) = (skip as usize, take as usize);
         self.steps = match self.course.set.pick {
             Pick::Rotate => {
                 let length = u64::from(run.end - run.start);
                 let middle = run.start + ((u64::from(course.asker.turn) * length) >> 32) as u32;
-                Steps::turns(middle..run.end, run.start..middle, skip, take)
+                Steps::Turns((middle..run.end).chain(run.start..middle))
             }
             Pick::Client => {
                 let points = &course.set.points[run.start as usize..run.end as usize];
-                Steps::Near(run.start, Near::new(points, self.probes).skip(skip).take(take))
+                Steps::Near(run.start, Near::new(points, self.probes))
             }
         };
         self.run = Some(run);
@@ -206,6 +195,16 @@ impl<'s> Picks<'s> {
         if let Part::Circle(tier, place) = self.part {
             let (next, found) = self.turn(tier, place)?;
             self.part = Part::Circle(tier, next);
+            return Some(found);
+        }
+        if let Part::First(tier, done) = self.part {
+            let (done, found) = self.first(tier, done)?;
+            self.part = Part::First(tier, done);
+            return Some(found);
+        }
+        if let Part::Others(tier, behind) = self.part {
+            let (at, found) = self.other(tier, behind)?;
+            self.part = Part::Others(tier, Some(at));
             return Some(found);
         }
         loop {
@@ -250,13 +249,91 @@ impl<'s> Picks<'s> {
         }
     }
 
+    /// The nearest record of the next run, behind those of so many. Most clients try the first record that they get, so
+    /// they begin with different runs.
+    fn first(&self, tier: u16, mut done: u32) -> Option<(u32, (&'s Run, u32))> {
+        let all = self.tier(tier).count() as u32;
+        let start = self.probes.0[0] % u64::from(all.max(1));
+        let offset_of = |number: u32| {
+            let number = (start + u64::from(number)) % u64::from(all);
+            let (_, run) = self.tier(tier).nth(number as usize)?;
+            let index = self.nearest_of(run)?;
+            Some((run, index, self.course.set.offsets[index as usize]))
+        };
+        while done < all {
+            let (run, index, offset) = offset_of(done)?;
+            done += 1;
+            let is_given = |number: u32| offset_of(number).is_some_and(|(.., before)| before == offset);
+            if !self.course.set.is_shared || !(0..done - 1).any(is_given) {
+                return Some((done, (self.first_giver(tier, index).unwrap_or(run), index)));
+            }
+        }
+        None
+    }
+
+    /// The nearest record behind a distance and offset that is no run's nearest.
+    fn other(&self, tier: u16, mut behind: Option<(u64, u32)>) -> Option<((u64, u32), (&'s Run, u32))> {
+        loop {
+            let next = |(_, run): (u32, &'s Run)| self.next_near(run, behind).map(|(at, index)| (at, (run, index)));
+            let (at, found) = self.tier(tier).filter_map(next).min_by_key(|(at, _)| *at)?;
+            let is_nearest = |(_, run): (u32, &'s Run)| {
+                self.nearest_of(run).is_some_and(|index| self.course.set.offsets[index as usize] == at.1)
+            };
+            let is_first =
+                if self.course.set.is_shared { self.tier(tier).any(is_nearest) } else { is_nearest((0, found.0)) };
+            if !is_first {
+                return Some((at, found));
+            }
+            behind = Some(at);
+        }
+    }
+
+    /// Number of the record of a run that is the nearest to the client.
+    fn nearest_of(&self, run: &Run) -> Option<u32> {
+        self.next_near(run, None).map(|(_, index)| index)
+    }
+
+    /// The record of a run that is the nearest behind a distance and offset: both, and its number.
+    fn next_near(&self, run: &Run, behind: Option<(u64, u32)>) -> Option<((u64, u32), u32)> {
+        let range = run.start as usize..run.end as usize;
+        let (points, offsets) = (&self.course.set.points[range.clone()], &self.course.set.offsets[range]);
+        let least = behind.map_or(0, |(distance, _)| distance);
+        let in_arc = |number: usize| {
+            let (probe, next) = (self.probes.0[number], self.probes.0[(number + 1) % PROBES]);
+            // The last arc goes on behind the end of the ring; those between equal points are empty.
+            let longest = next.wrapping_sub(probe).wrapping_sub(1);
+            if next == probe && number + 1 < PROBES {
+                return None;
+            }
+            let from = points.partition_point(|point| *point < probe.wrapping_add(least));
+            let at = |index: usize| ((points[index].wrapping_sub(probe), offsets[index]), run.start + index as u32);
+            let mut way =
+                (from..points.len()).chain(0..from).map(at).take_while(|((distance, _), _)| *distance >= least);
+            way.find(|(at, _)| behind.is_none_or(|behind| *at > behind))
+                .filter(|((distance, _), _)| *distance <= longest)
+        };
+        (0..PROBES).filter_map(in_arc).min()
+    }
+
+    /// The first run that gives a record of another.
+    fn first_giver(&self, tier: u16, index: u32) -> Option<&'s Run> {
+        let set = self.course.set;
+        let (point, offset) = (set.points[index as usize], set.offsets[index as usize]);
+        let gives = |run: &&'s Run| {
+            let (start, end) = (run.start as usize, run.end as usize);
+            let at = start + set.points[start..end].partition_point(|other| *other < point);
+            (at..end).take_while(|at| set.points[*at] == point).any(|at| set.offsets[at] == offset)
+        };
+        self.tier(tier).map(|(_, run)| run).find(gives).filter(|_| set.is_shared)
+    }
+
     /// Goes on to the next part of the answer.
     fn next_part(&mut self) {
         self.run = None;
         self.steps = Steps::none();
         match self.part {
-            Part::Tier(tier) | Part::Others(tier) | Part::Circle(tier, _) => self.begin_tier(Some(tier)),
-            Part::First(tier) => self.part = Part::Others(tier),
+            Part::Tier(tier) | Part::Others(tier, _) | Part::Circle(tier, _) => self.begin_tier(Some(tier)),
+            Part::First(tier, _) => self.part = Part::Others(tier, None),
             Part::Nearest => {
                 self.part = Part::Farther;
                 self.here = self.left;
@@ -277,7 +354,8 @@ impl<'s> Picks<'s> {
                 self.next_part();
                 continue;
             };
-            if self.course.is_repeated(run, index) {
+            let is_united = matches!(self.part, Part::First(..) | Part::Others(..));
+            if !is_united && self.course.is_repeated(run, index) {
                 continue;
             }
             match &mut self.part {

@@ -246,6 +246,32 @@ fn weights_draw_members_for_clients_without_a_home() {
 }
 
 #[test]
+fn records_of_members_that_are_drawn_come_equally_often() {
+    for weights in [vec![1, 1, 1, 1], vec![0, 3, 0, 1], vec![0, 0, 5, 5]] {
+        for most in [1u32, 3] {
+            let world = World {
+                weights: weights.clone(),
+                law: Law { max: NonZeroU32::new(most), pick: Pick::Rotate },
+                ..World::of([8, 8, 0, 0], Prefer::Nearest, 1)
+            };
+            let mut times: HashMap<u32, u32> = HashMap::new();
+            for turn in (0..8000u32).map(|turn| turn.wrapping_mul(0x9e37_79b1)) {
+                let answer = ask(&world, rtype::A, None, 1, turn).unwrap();
+                answer.iter().for_each(|(number, _)| *times.entry(*number).or_default() += 1);
+            }
+            let drawn: Vec<u32> =
+                (0..2).filter(|member| weights[*member as usize] > 0 || weights[..2] == [0, 0]).collect();
+            let expected = f64::from(8000 * most) / (8 * drawn.len()) as f64;
+            assert_eq!(times.len(), 8 * drawn.len(), "{weights:?} {most}");
+            assert!(
+                times.values().all(|times| (f64::from(*times) - expected).abs() <= expected * 0.05 + 3.0),
+                "{times:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_share_only_adds_clients_and_takes_nothing_out_of_the_set() {
     let mut world = World::of([2, 2, 0, 0], Prefer::Nearest, 1);
     let mut before: BTreeSet<u32> = BTreeSet::new();
@@ -269,7 +295,7 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
     world.shares[0] = 99;
     for (pick, most) in [(Pick::Rotate, 6u32), (Pick::Rotate, 24), (Pick::Client, 6)] {
         world.law = Law { max: NonZeroU32::new(most), pick };
-        let mut times: HashMap<u32, u32> = HashMap::new();
+        let (mut times, mut first): (HashMap<u32, u32>, HashMap<u32, u32>) = Default::default();
         let mut answers = 0;
         for turn in 0..3000u32 {
             let client = if pick == Pick::Client { turn * 7919 } else { 1 };
@@ -285,6 +311,7 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
                 let share = most as f64 * f64::from(size) / 60.0;
                 assert!(pick == Pick::Client && of(member) > 0 || (of(member) as f64 - share).abs() <= 2.0, "{member}");
             }
+            *first.entry(answer[0].0).or_default() += 1;
             answer.iter().for_each(|(number, _)| *times.entry(*number).or_default() += 1);
         }
         if pick == Pick::Rotate {
@@ -292,6 +319,12 @@ fn clients_that_a_share_leaves_without_a_member_take_turns_with_the_rest() {
             assert!(times.values().all(|times| (f64::from(*times) - expected).abs() <= expected * 0.1), "{times:?}");
         }
         assert_eq!(times.len(), 60);
+        // None of the members comes first for everyone, nor has nearly all places.
+        for (numbers, most) in [(50..60, most), (60..80, most), (80..110, most)] {
+            let of = |times: &HashMap<u32, u32>| numbers.clone().filter_map(|number| times.get(&number)).sum::<u32>();
+            assert!(of(&first) > answers / 8, "{numbers:?}: {first:?}");
+            assert!(of(&times) > answers * most / 8, "{numbers:?}: {times:?}");
+        }
     }
 }
 
