@@ -24,6 +24,10 @@ use std::ops::Range;
 /// The place of a member above which priorities do not rise.
 const LAST_RANK: u16 = 64;
 
+/// Runs of which the nearest records are searched one by one. Of more a client has neighbours on the circle, from a place
+/// of its own: with hundreds of members every answer would take milliseconds.
+const UNITED_RUNS: usize = 16;
+
 /// A record of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picked {
@@ -49,6 +53,9 @@ pub struct Picks<'s> {
     steps: Steps<'s>,
 }
 
+/// Distance of a record from the nearest of the client's points before it, and its offset.
+type Distance = (u64, u32);
+
 /// Part of an answer: the runs between which its records are chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -57,7 +64,7 @@ enum Part {
     /// The nearest record of each of them, behind those of so many.
     First(u16, u32),
     /// What is left of them, the nearest of all first, behind a distance and offset.
-    Others(u16, Option<(u64, u32)>),
+    Others(u16, Option<Distance>),
     /// Those of one priority, united on a circle.
     Circle(u16, Place),
     /// The nearest member's, as far as they leave room.
@@ -137,10 +144,14 @@ impl<'s> Picks<'s> {
         (self.here, self.run) = (self.left - kept, None);
         self.part = match (self.course.is_ordered(), self.course.set.pick) {
             (true, _) => Part::Tier(tier),
-            (false, Pick::Client) => Part::First(tier, 0),
-            (false, Pick::Rotate) => {
+            (false, Pick::Client) if self.tier(tier).count() <= UNITED_RUNS => Part::First(tier, 0),
+            (false, pick) => {
                 let all = self.tier(tier).map(|(_, run)| u64::from(run.end - run.start)).sum();
-                Part::Circle(tier, Place { at: self.course.asker.turn.into(), behind: None, left: all })
+                let at = match pick {
+                    Pick::Rotate => self.course.asker.turn.into(),
+                    Pick::Client => self.probes.0[0] >> 32,
+                };
+                Part::Circle(tier, Place { at, behind: None, left: all })
             }
         };
     }
@@ -272,7 +283,7 @@ impl<'s> Picks<'s> {
     }
 
     /// The nearest record behind a distance and offset that is no run's nearest.
-    fn other(&self, tier: u16, mut behind: Option<(u64, u32)>) -> Option<((u64, u32), (&'s Run, u32))> {
+    fn other(&self, tier: u16, mut behind: Option<Distance>) -> Option<(Distance, (&'s Run, u32))> {
         loop {
             let next = |(_, run): (u32, &'s Run)| self.next_near(run, behind).map(|(at, index)| (at, (run, index)));
             let (at, found) = self.tier(tier).filter_map(next).min_by_key(|(at, _)| *at)?;
@@ -294,7 +305,7 @@ impl<'s> Picks<'s> {
     }
 
     /// The record of a run that is the nearest behind a distance and offset: both, and its number.
-    fn next_near(&self, run: &Run, behind: Option<(u64, u32)>) -> Option<((u64, u32), u32)> {
+    fn next_near(&self, run: &Run, behind: Option<Distance>) -> Option<(Distance, u32)> {
         let range = run.start as usize..run.end as usize;
         let (points, offsets) = (&self.course.set.points[range.clone()], &self.course.set.offsets[range]);
         let least = behind.map_or(0, |(distance, _)| distance);
