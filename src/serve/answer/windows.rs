@@ -115,10 +115,9 @@ impl<'p> Reply<'p, '_> {
         }
         let selection = source.served.selections.find(node.owner(), rrset);
         let window = selection.map_or(Window::Whole, |selection| {
+            // Where it did not fit as a whole, it was counted.
             let asker = self.asker(source, node.owner(), selection, false);
-            let window = selection.window(&asker);
-            selection.count(&asker, &window);
-            window
+            selection.window(&asker)
         });
         let begun = self.writer.position();
         let added = match window {
