@@ -80,7 +80,9 @@ async fn a_transfer_that_somebody_waits_for_has_a_bar() {
     go_on();
     assert!(terminal.end().success());
     let told = || terminal.screen().into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>();
-    let lines = wait_until("the outcome is told", PATIENCE, || Some(told()).filter(|lines| !lines.is_empty()));
+    let lines = wait_until("the outcome is told", PATIENCE, || {
+        Some(told()).filter(|lines| lines.iter().any(|line| line.starts_with("z.example. serial")))
+    });
     // The bar has gone.
     assert!(
         lines.len() == 1 && lines[0].starts_with("z.example. serial 1 -> 2, 11 records, 11 names changed, in "),

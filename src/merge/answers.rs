@@ -25,6 +25,8 @@ use wire::rr::{self, Set, rtype};
 
 /// Time for which it is known that a member gave a name.
 const LATELY: Duration = Duration::from_secs(3600);
+/// Entries of the queue of what was given lately beside four for each name, above which it is made anew.
+const MOST_QUEUED: usize = 4096;
 /// Types whose records go by members.
 const STEERED: [u16; 3] = [rtype::A, rtype::AAAA, rtype::SRV];
 
@@ -272,6 +274,9 @@ impl Selected {
         let gone: Vec<u16> = before.kinds(&place).filter(is_gone).collect();
         if let Some(lost) = self.lately.get_mut(owner) {
             lost.retain(|lost| lost.member != member || !given.contains(&lost.kind));
+            if lost.is_empty() {
+                self.lately.remove(owner);
+            }
         }
         if gone.is_empty() {
             return;
@@ -279,6 +284,14 @@ impl Selected {
         let lost = self.lately.entry(owner.clone()).or_default();
         lost.extend(gone.into_iter().map(|kind| Lost { member, kind, at: now }));
         self.queue.push_back((now, owner.clone()));
+        // Names that come and go leave what nobody needs any more.
+        if self.queue.len() > MOST_QUEUED + 4 * self.lately.len() {
+            let all = self.lately.iter().flat_map(|(owner, lost)| lost.iter().map(|lost| (lost.at, owner.clone())));
+            let mut all: Vec<(Instant, Arc<[u8]>)> = all.collect();
+            all.sort_by_key(|(at, _)| *at);
+            all.dedup();
+            self.queue = all.into();
+        }
     }
 
     /// Returns true if clients of any name are steered.

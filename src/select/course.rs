@@ -263,7 +263,9 @@ impl<'s> Course<'s> {
 
     /// The rank with which there are enough records.
     fn reach(&self, wanted: u32) -> u16 {
-        let (mut found, mut rank) = (0, self.next_rank(None));
+        // Where more is wanted than there is, everything is.
+        let all = self.runs().map(|run| run.counted).sum::<u32>();
+        let (mut found, mut rank) = (0, self.next_rank(None).filter(|_| all >= wanted));
         while let Some(at) = rank {
             found += self.runs().filter(|run| self.rank(run.member) == at).map(|run| self.counted(run)).sum::<u32>();
             if found >= wanted {

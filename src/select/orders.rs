@@ -7,6 +7,7 @@
 //! Cost: O(homes × members) to make and in memory, two octets each; O(1) for a look-up.
 
 use super::tally::SteeredTally;
+use std::collections::HashMap;
 use std::sync::Arc;
 use wire::name::Name;
 
@@ -60,8 +61,10 @@ impl Orders {
         let members = plan.members.len();
         let has_fresh = plan.stale.iter().any(|stale| !stale);
         let is_stale = |member: usize| has_fresh && plan.stale.get(member).is_some_and(|stale| *stale);
-        let near = |home: &Name| plan.near.iter().find(|(of, _)| of == home).map(|(_, near)| &near[..]);
-        let number = |member: &Name| plan.members.iter().position(|other| other == member);
+        let near: HashMap<&Name, &[Name]> = plan.near.iter().map(|(home, near)| (home, &near[..])).collect();
+        let near = |home: &Name| near.get(home).copied();
+        let numbers: HashMap<&Name, usize> = plan.members.iter().zip(0..).collect();
+        let number = |member: &Name| numbers.get(member).copied();
         let nearness = |home: &Name| {
             let (own, near) = (number(home), near(home));
             if own.is_none() && near.is_none() {

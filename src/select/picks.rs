@@ -53,6 +53,9 @@ pub struct Picks<'s> {
     steps: Steps<'s>,
 }
 
+/// A record: the run for which it counts, and its number.
+type Found<'s> = (&'s Run, u32);
+
 /// Distance of a record from the nearest of the client's points before it, and its offset.
 type Distance = (u64, u32);
 
@@ -202,7 +205,7 @@ impl<'s> Picks<'s> {
     }
 
     /// The next record of this part.
-    fn step(&mut self) -> Option<(&'s Run, u32)> {
+    fn step(&mut self) -> Option<Found<'s>> {
         if let Part::Circle(tier, place) = self.part {
             let (next, found) = self.turn(tier, place)?;
             self.part = Part::Circle(tier, next);
@@ -232,7 +235,7 @@ impl<'s> Picks<'s> {
     }
 
     /// The next record on the united circle: the i-th of n records of a run stands at (i + ½)/n.
-    fn turn(&self, tier: u16, mut place: Place) -> Option<(Place, (&'s Run, u32))> {
+    fn turn(&self, tier: u16, mut place: Place) -> Option<(Place, Found<'s>)> {
         place.left = place.left.checked_sub(1)?;
         loop {
             let next = |(number, run): (u32, &'s Run)| {
@@ -262,7 +265,7 @@ impl<'s> Picks<'s> {
 
     /// The nearest record of the next run, behind those of so many. Most clients try the first record that they get, so
     /// they begin with different runs.
-    fn first(&self, tier: u16, mut done: u32) -> Option<(u32, (&'s Run, u32))> {
+    fn first(&self, tier: u16, mut done: u32) -> Option<(u32, Found<'s>)> {
         let all = self.tier(tier).count() as u32;
         let start = self.probes.0[0] % u64::from(all.max(1));
         let offset_of = |number: u32| {
@@ -283,7 +286,7 @@ impl<'s> Picks<'s> {
     }
 
     /// The nearest record behind a distance and offset that is no run's nearest.
-    fn other(&self, tier: u16, mut behind: Option<Distance>) -> Option<(Distance, (&'s Run, u32))> {
+    fn other(&self, tier: u16, mut behind: Option<Distance>) -> Option<(Distance, Found<'s>)> {
         loop {
             let next = |(_, run): (u32, &'s Run)| self.next_near(run, behind).map(|(at, index)| (at, (run, index)));
             let (at, found) = self.tier(tier).filter_map(next).min_by_key(|(at, _)| *at)?;

@@ -239,6 +239,18 @@ fn scopes_are_as_long_as_what_else_chose_by_the_client() {
 }
 
 #[test]
+fn an_answer_that_is_a_part_of_a_set_is_counted_once() {
+    let all: String = (0..4500).map(|n| format!("web 30 A 10.0.{}.{}\n", n / 250, n % 250)).collect();
+    let mut world = World::new([&all, "web 30 A 10.1.0.1\n", ""]).with_clients(&CLIENTS);
+    world.region.usual = Treatment { law: Law::ALL, steering: Steering { prefer: Prefer::Order, ..Steering::OFF } };
+    let published = world.published();
+    let ask = Ask { datagram: false, ..Ask::of("web.w.x", rtype::A, "10.0.0.0/24") };
+    assert!(ask.send(&published).records.len() > 4000);
+    let served = published.find(b"\x01w\x01x\x00").unwrap();
+    assert_eq!(served.selections.orders.tally.served(Some(0), Some(0)), 1);
+}
+
+#[test]
 fn names_of_a_wildcard_have_one_window_for_each_client() {
     let [first, second] = [addresses("*.dev", 1, 30), addresses("*.dev", 50, 30)];
     let mut world = World::new([&first, &second, ""]).with_clients(&CLIENTS);
