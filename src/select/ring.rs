@@ -11,7 +11,7 @@ use super::Record;
 use super::point::{PROBES, Probes};
 
 /// Members of which the nearest record comes first, at most.
-const FIRST_MEMBERS: usize = 64;
+const FIRST_MEMBERS: usize = 256;
 /// Records for each place of the index, on average, at least.
 const RECORDS_A_PLACE: usize = 2;
 
