@@ -277,12 +277,6 @@ impl Selection {
         let expected = member.filter(|member| set.expects(*member)).map(|member| served == Some(member));
         asker.orders.tally.count(home, served, expected);
     }
-
-    /// Members that give records with their numbers, and whether these are for clients at home only; nothing where no
-    /// client is treated otherwise than the others.
-    pub fn givers(&self) -> impl Iterator<Item = (Option<u16>, u32, bool)> {
-        self.steered.iter().flat_map(|set| set.givers())
-    }
 }
 
 /// Lays out the windows of a cut set for clients that are all alike.

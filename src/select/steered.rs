@@ -168,14 +168,6 @@ impl Steered {
     pub(super) fn expects(&self, member: u16) -> bool {
         self.lately.contains(&member) || self.runs.iter().any(|run| run.member == member && run.share == 0)
     }
-
-    /// Iterates over the members that give records with their numbers, and whether these are for clients at home only.
-    pub(super) fn givers(&self) -> impl Iterator<Item = (Option<u16>, u32, bool)> {
-        self.runs.iter().map(|run| {
-            let member = (run.member != NOBODY).then_some(run.member);
-            (member, run.end - run.start, run.is_private)
-        })
-    }
 }
 
 /// Drops records whose priorities become equal to that of another with the same weight, port and target.
