@@ -262,6 +262,15 @@ impl Selection {
         turns
     }
 
+    /// The records of one answer, where the client's points choose among all: what the window has.
+    #[inline]
+    pub fn near<'s>(&'s self, asker: &Asker<'s>) -> Option<impl Iterator<Item = u32> + use<'s>> {
+        match (&self.steered, &*self.tiers) {
+            (None, [Tier::Ring(ring)]) => Some(ring.steps(asker.probes(), self.most)),
+            _ => None,
+        }
+    }
+
     /// Returns true if turns have what the window has.
     fn is_told_by(&self, asker: &Asker<'_>, turns: &Turns<'_>) -> bool {
         let window = self.window(asker);
@@ -297,9 +306,9 @@ fn lay_out(owner: &[u8], kind: u16, records: &[Record], pick: Pick, most: u32, g
         let given: Vec<Vec<Record>> = given.iter_mut().map(of).filter(|given| !given.is_empty()).collect();
         tiers.push(match (pick, kind) {
             (Pick::Rotate, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Circle(Circle::new(run, &given)),
-            (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(Ring::new(run.to_vec(), given)),
+            (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(Ring::new(run.to_vec(), &given)),
             _ => {
-                let ring = Ring::new(run.to_vec(), given);
+                let ring = Ring::new(run.to_vec(), &given);
                 Tier::Fixed(ring.steps(Probes::of_owner(&[owner]), most).collect())
             }
         });

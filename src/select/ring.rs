@@ -1,19 +1,27 @@
 //! Ring of a set: records at points, chosen by the points of a client.
 //!
 //! Records are near in the order of the distance to the nearest point of the client that lies in front of them. A window
-//! has the nearest record of each member first, while there is room, then the nearest of all. So a record that comes or
-//! goes changes only the windows that have it, by one record for each member that gives it.
+//! has the nearest record of each member while there is room, then the nearest of all; so a record that comes or goes
+//! changes only the windows that have it, by one record. A record that several members give counts for the first of them.
 //!
-//! Cost: 14 octets a record, and 14 a record and giver, at most; a window O(members × log records + records written), times the
-//! points of a client.
+//! The nearest of all are taken until there is room for those members only that have none yet. Which members have, the way
+//! itself tells; few clients need a search.
+//!
+//! Cost: 16 octets a record and 14 a record that is given; a window O(records written × points of a client), and for each
+//! member whose nearest record is not among the nearest of all a search O(members × log records) for each such point.
 
 use super::Record;
 use super::point::{PROBES, Probes};
+use std::collections::HashMap;
 
 /// Members of which the nearest record comes first, at most.
 const FIRST_MEMBERS: usize = 256;
+/// The member of records for which no member counts.
+const NOBODY: u16 = u16::MAX;
 /// Records for each place of the index, on average, at least.
 const RECORDS_A_PLACE: usize = 2;
+/// Records that are passed by before members without one are searched.
+const PASSED_MOST: u32 = 16;
 
 /// Records in the order of their points.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,13 +36,16 @@ struct Points {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ring {
     all: Points,
+    /// The member that each record counts for.
+    givers: Box<[u16]>,
     members: Box<[Points]>,
+    /// All members that records count for.
+    missing: Missing,
 }
 
 impl Points {
-    /// Sorts records.
-    fn new(mut records: Vec<Record>) -> Points {
-        records.sort_unstable_by_key(|record| (record.point, record.offset));
+    /// Lays out records, which are sorted by their points.
+    fn new(records: &[Record]) -> Points {
         let (points, offsets): (Vec<_>, Vec<_>) = records.iter().map(|record| (record.point, record.offset)).unzip();
         let bits = (points.len() / RECORDS_A_PLACE).checked_ilog2().unwrap_or_default();
         let first = |part: u64| points.partition_point(|point| *point >> 1 >> (63 - bits) < part) as u32;
@@ -53,24 +64,34 @@ impl Points {
         at
     }
 
-    /// Offset of the nearest record.
-    fn nearest(&self, probes: &Probes) -> Option<u32> {
+    /// Distance and offset of the nearest record.
+    fn nearest(&self, probes: &Probes) -> Option<(u64, u32)> {
         let last = self.points.len().checked_sub(1)?;
         let behind = |probe: &u64| {
             let at = self.at(*probe);
             let at = if at > last { 0 } else { at };
-            (self.points[at].wrapping_sub(*probe), at)
+            (self.points[at].wrapping_sub(*probe), self.offsets[at])
         };
-        // Of equal distances the one to the first of the points counts.
-        let (_, at) = probes.0.iter().map(behind).min_by_key(|(distance, _)| *distance)?;
-        Some(self.offsets[at])
+        probes.0.iter().map(behind).min()
     }
 }
 
 impl Ring {
     /// Lays out all records of a tier, of which the members give these.
-    pub(super) fn new(all: Vec<Record>, given: Vec<Vec<Record>>) -> Ring {
-        Ring { all: Points::new(all), members: given.into_iter().map(Points::new).collect() }
+    pub(super) fn new(mut all: Vec<Record>, given: &[Vec<Record>]) -> Ring {
+        let mut givers: HashMap<u32, u16> = HashMap::new();
+        for (member, records) in (0..).zip(given.iter().take(FIRST_MEMBERS)) {
+            records.iter().for_each(|record| _ = *givers.entry(record.offset).or_insert(member));
+        }
+        all.sort_unstable_by_key(|record| (record.point, record.offset));
+        let givers: Box<[u16]> =
+            all.iter().map(|record| givers.get(&record.offset).copied().unwrap_or(NOBODY)).collect();
+        let mut own = vec![Vec::new(); given.len().min(FIRST_MEMBERS)];
+        for (record, giver) in all.iter().zip(&givers) {
+            own.get_mut(usize::from(*giver)).into_iter().for_each(|own| own.push(*record));
+        }
+        let members: Box<[Points]> = own.iter().map(|own| Points::new(own)).collect();
+        Ring { all: Points::new(&all), givers, missing: Missing::new(&members), members }
     }
 
     /// Number of records.
@@ -86,79 +107,91 @@ impl Ring {
                 + size_of_val(&*points.offsets)
                 + size_of_val(&*points.index)
         };
-        of(&self.all) + self.members.iter().map(of).sum::<usize>()
+        of(&self.all) + size_of_val(&*self.givers) + self.members.iter().map(of).sum::<usize>()
     }
 
     /// The nearest records, so many of them.
+    #[inline]
     pub(super) fn steps(&self, probes: Probes, count: u32) -> Steps<'_> {
         let near = Near::from_starts(&self.all.points, probes, probes.0.map(|probe| self.all.at(probe)));
-        let mut first = Firsts::default();
-        for member in &self.members {
-            if first.count == FIRST_MEMBERS.min(count as usize) {
-                break;
-            }
-            member.nearest(&probes).into_iter().for_each(|offset| first.insert(offset));
+        Steps { ring: self, near, missing: self.missing.clone(), left: count }
+    }
+}
+
+/// Members of which an answer has no record yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Missing {
+    /// A bit for each.
+    bits: [u64; FIRST_MEMBERS / 64],
+    count: u32,
+}
+
+impl Missing {
+    /// All that have records.
+    fn new(members: &[Points]) -> Missing {
+        let mut missing = Missing { bits: [0; FIRST_MEMBERS / 64], count: 0 };
+        for (number, _) in members.iter().enumerate().filter(|(_, member)| !member.points.is_empty()) {
+            missing.bits[number / 64] |= 1 << (number % 64);
+            missing.count += 1;
         }
-        Steps { offsets: &self.all.offsets, near, first, given: 0, left: count }
-    }
-}
-
-/// Offsets of the members' nearest records.
-#[derive(Clone)]
-struct Firsts {
-    offsets: [u32; FIRST_MEMBERS],
-    count: usize,
-}
-
-impl Default for Firsts {
-    fn default() -> Firsts {
-        Firsts { offsets: [0; FIRST_MEMBERS], count: 0 }
-    }
-}
-
-impl Firsts {
-    /// Returns true if a record is one of them.
-    fn contains(&self, offset: u32) -> bool {
-        self.offsets[..self.count].contains(&offset)
+        missing
     }
 
-    /// Adds a record unless it is here.
-    fn insert(&mut self, offset: u32) {
-        if !self.contains(offset) {
-            self.offsets[self.count] = offset;
-            self.count += 1;
+    /// Returns true if a member is one of them.
+    #[inline]
+    fn contains(&self, member: usize) -> bool {
+        self.bits.get(member / 64).is_some_and(|bits| bits >> (member % 64) & 1 == 1)
+    }
+
+    /// Takes a member out; returns true if it was one of them.
+    #[inline]
+    fn remove(&mut self, member: usize) -> bool {
+        let is_here = self.contains(member);
+        if is_here {
+            self.bits[member / 64] &= !(1 << (member % 64));
+            self.count -= 1;
         }
+        is_here
     }
 }
 
 /// The way from near records to far ones.
 #[derive(Clone)]
 pub(super) struct Steps<'s> {
-    offsets: &'s [u32],
+    ring: &'s Ring,
     near: Near<'s>,
-    first: Firsts,
-    /// Members' records that have been given.
-    given: usize,
+    missing: Missing,
+    /// Records that may still come.
     left: u32,
+}
+
+impl Steps<'_> {
+    /// The nearest of the records of missing members.
+    #[cold]
+    fn search(&mut self) -> Option<u32> {
+        let nearest = |(number, member): (usize, &Points)| Some((member.nearest(&self.near.probes)?, number));
+        let members = self.ring.members.iter().enumerate().filter(|(number, _)| self.missing.contains(*number));
+        let ((_, offset), number) = members.filter_map(nearest).min()?;
+        self.missing.remove(number);
+        Some(offset)
+    }
 }
 
 impl Iterator for Steps<'_> {
     type Item = u32;
 
+    #[inline]
     fn next(&mut self) -> Option<u32> {
+        let has_room = self.left > self.missing.count;
         self.left = self.left.checked_sub(1)?;
-        if self.given < self.first.count {
-            // Most clients try the first record that they get, so it must not always be the first member's.
-            let place = (self.near.probes.0[0] as usize).wrapping_add(self.given) % self.first.count;
-            self.given += 1;
-            return Some(self.first.offsets[place]);
-        }
-        loop {
-            let offset = self.offsets[self.near.next()?];
-            if !self.first.contains(offset) {
-                return Some(offset);
+        for _ in 0..PASSED_MOST {
+            let at = self.near.next()?;
+            // With room for the missing ones only, the others' records are passed by.
+            if self.missing.remove(self.ring.givers[at].into()) || has_room {
+                return Some(self.ring.all.offsets[at]);
             }
         }
+        self.search()
     }
 }
 
@@ -177,9 +210,13 @@ pub(super) struct Near<'s> {
     points: &'s [u64],
     probes: Probes,
     arcs: [Arc; PROBES],
-    /// Distance of the next record of each arc; the greatest where there is none.
+    /// Distance of the next record of each arc, with the number of the arc in its last bits; the greatest where there is
+    /// none. So the least of them says all, without a branch.
     distances: [u64; PROBES],
 }
+
+/// Bits of the number of an arc.
+const ARC: u64 = PROBES as u64 - 1;
 
 impl<'s> Near<'s> {
     /// Divides the ring among the points of the client.
@@ -188,6 +225,7 @@ impl<'s> Near<'s> {
     }
 
     /// Divides the ring at the first records at or behind the points of the client.
+    #[inline]
     fn from_starts(points: &'s [u64], probes: Probes, starts: [usize; PROBES]) -> Near<'s> {
         let arcs = std::array::from_fn(|index| {
             let next = starts.get(index + 1).copied().unwrap_or(points.len() + starts[0]);
@@ -205,7 +243,7 @@ impl<'s> Near<'s> {
         let Arc { position, left } = self.arcs[index];
         self.distances[index] = match left {
             0 => u64::MAX,
-            _ => self.points[position as usize].wrapping_sub(self.probes.0[index]),
+            _ => self.points[position as usize].wrapping_sub(self.probes.0[index]) & !ARC | index as u64,
         };
     }
 }
@@ -215,12 +253,8 @@ impl Iterator for Near<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        let mut nearest = 0;
-        for index in 1..PROBES {
-            if self.distances[index] < self.distances[nearest] {
-                nearest = index;
-            }
-        }
+        let least = self.distances.iter().copied().fold(u64::MAX, u64::min);
+        let mut nearest = (least & ARC) as usize;
         if self.arcs[nearest].left == 0 {
             // A record can be as far away as none.
             nearest = self.arcs.iter().position(|arc| arc.left > 0)?;

@@ -143,6 +143,57 @@ fn a_client_keeps_its_records() {
     assert!(changed > 0);
 }
 
+/// The same as the text says: from all distances.
+fn nearest(set: &RRset, gives: &[Vec<u32>], max: usize, client: u32) -> Vec<u32> {
+    let owner = owner();
+    let points = Client::from_source(std::net::IpAddr::V4(client.into())).probes(&[owner.as_wire()]);
+    let distance = |rdata: &[u8]| {
+        let point = point(owner.as_wire(), rtype::A, rdata);
+        points.0.iter().map(|probe| point.wrapping_sub(*probe)).min().unwrap()
+    };
+    let mut all: Vec<(u64, u32)> =
+        set.as_set().with_offsets().map(|(offset, rdata)| (distance(rdata), offset)).collect();
+    all.sort_unstable();
+    let giver = |offset: u32| gives.iter().position(|gives| gives.contains(&(offset / 5)));
+    let mut seen = std::collections::HashSet::new();
+    let is_first = |(_, offset): &&(u64, u32)| giver(*offset).is_some_and(|giver| seen.insert(giver));
+    let mut window: Vec<u32> = all.iter().filter(is_first).map(|(_, offset)| *offset).take(max).collect();
+    let rest: Vec<u32> = all.iter().map(|(_, offset)| *offset).filter(|offset| !window.contains(offset)).collect();
+    window.extend(rest.into_iter().take(max - window.len()));
+    window.sort_unstable();
+    window
+}
+
+#[test]
+fn a_client_gets_the_nearest_of_each_member_then_of_all() {
+    let one_of_each = vec![1; 200];
+    let cases: [(u32, &[u32], u32); 6] = [
+        (1000, &[1, 1, 1], 16),
+        (501, &[1, 1, 1, 500], 8),
+        (300, &[1, 20, 300, 4000], 3),
+        (200, &one_of_each, 16),
+        (900, &one_of_each, 100),
+        (150, &[1], 100),
+    ];
+    for (count, parts, max) in cases {
+        let (set, mut gives) = (addresses(count), shares(count, parts));
+        for shared in [0, 7] {
+            // Some records of other members, and some of nobody.
+            let more: Vec<u32> = gives.iter().flatten().copied().filter(|number| number % 10 < shared).collect();
+            gives[0].extend(more);
+            gives[0].sort_unstable();
+            gives[0].dedup();
+            gives.iter_mut().for_each(|gives| gives.retain(|number| shared == 0 || number % 13 > 0));
+            let selection = select(&set, law(max, Pick::Client), &gives).unwrap();
+            for client in (0..200u32).map(|client| client * 7919) {
+                let mut window = chosen(&selection, 0, client);
+                window.sort_unstable();
+                assert_eq!(window, nearest(&set, &gives, max as usize, client), "{count} {max} {shared} {client}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_last_place_goes_to_the_next_priority() {
     let target = Name::parse("a.x").unwrap();

@@ -37,12 +37,11 @@ impl<'p> Reply<'p, '_> {
         // Most answers need not know all that a window does.
         let served = if let Some(turns) = selection.turns(&asker) {
             let served = turns.served();
-            let rdatas = turns.map(|offset| rrset.at(offset));
-            match compressed {
-                false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
-                true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
-            }
+            self.add_some(section, owner, rrset, turns, compressed)?;
             served
+        } else if let Some(near) = selection.near(&asker) {
+            self.add_some(section, owner, rrset, near, compressed)?;
+            None
         } else {
             let window = selection.window(&asker);
             let served = window.served();
@@ -51,11 +50,7 @@ impl<'p> Reply<'p, '_> {
             } else {
                 let begun = self.writer.position();
                 let again = window.is_by_priority().then(|| window.clone());
-                let rdatas = window.map(|picked| rrset.at(picked.offset));
-                match compressed {
-                    false => self.writer.add_records(section, owner, rrset, rdatas, |_| ())?,
-                    true => self.writer.add_services(section, owner, rrset, rdatas, |_| ())?,
-                }
+                self.add_some(section, owner, rrset, window.map(|picked| picked.offset), compressed)?;
                 again.into_iter().for_each(|window| self.set_priorities(begun, window));
             }
             served
@@ -65,6 +60,23 @@ impl<'p> Reply<'p, '_> {
             selection.count(&asker, served);
         }
         Ok(())
+    }
+
+    /// Adds the records of a set that stand at offsets.
+    #[inline]
+    fn add_some(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rrset: Set<'_>,
+        offsets: impl Iterator<Item = u32>,
+        compressed: bool,
+    ) -> Result<(), Full> {
+        let rdatas = offsets.map(|offset| rrset.at(offset));
+        match compressed {
+            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
+            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
+        }
     }
 
     /// Whoever asks, as far as answers from a set depend on it, with the orders of the zone.
