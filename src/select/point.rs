@@ -100,13 +100,29 @@ impl Probes {
         hasher.write(octets);
         owner.iter().for_each(|part| hasher.write(part));
         let mut state = hasher.finish();
-        let mut points = [0; PROBES].map(|_: u64| {
+        let points = [0; PROBES].map(|_: u64| {
             state = state.wrapping_add(STEP);
             mix(state)
         });
-        points.sort_unstable();
-        Probes(points)
+        Probes(sorted(points))
     }
+}
+
+/// Sorts numbers, always in the same steps (Batcher's network): which of two comes first cannot be predicted.
+fn sorted(mut numbers: [u64; PROBES]) -> [u64; PROBES] {
+    #[rustfmt::skip]
+    const PAIRS: [(usize, usize); 19] = [
+        (0, 1), (2, 3), (4, 5), (6, 7),
+        (0, 2), (1, 3), (4, 6), (5, 7),
+        (1, 2), (5, 6),
+        (0, 4), (1, 5), (2, 6), (3, 7),
+        (2, 4), (3, 5),
+        (1, 2), (3, 4), (5, 6),
+    ];
+    for (one, other) in PAIRS {
+        (numbers[one], numbers[other]) = (numbers[one].min(numbers[other]), numbers[one].max(numbers[other]));
+    }
+    numbers
 }
 
 /// Mixes a number so that neighbours become unlike (the finalizer of SplitMix64).
