@@ -289,11 +289,15 @@ impl Keeper {
 
     /// Returns the time for which these updates wait, so that one publication has all that come close together.
     fn pause_for(&self, waiting: &[Update]) -> Duration {
-        let is_first = |update: &Update| {
-            let source = self.sources.get(&update.zone);
-            source.is_some_and(|source| source.zone.is_none()) && matches!(update.news, News::Load { .. })
+        let is_first = |(zone, news): &(Name, News)| {
+            let source = self.sources.get(zone);
+            source.is_some_and(|source| source.zone.is_none()) && matches!(news, News::Load { .. })
         };
-        let hold = if waiting.iter().any(is_first) { self.hold_down.min(FIRST_HOLD_DOWN) } else { self.hold_down };
+        let hold = if waiting.iter().flat_map(|update| &update.news).any(is_first) {
+            self.hold_down.min(FIRST_HOLD_DOWN)
+        } else {
+            self.hold_down
+        };
         self.published.map_or(Duration::ZERO, |at| (at + hold).saturating_duration_since(Instant::now()))
     }
 

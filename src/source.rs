@@ -1,7 +1,10 @@
 //! The messages between sources of zones and the keeper.
 //!
-//! A source is a task that owns one zone's way in: it sends [`Update`] and is told to act by [`Wake`]. Sources know
-//! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources.
+//! A source is a task that owns the way in of one zone, or of several that are made of one thing: it sends [`Update`]
+//! and is told to act by [`Wake`]. Sources know nothing of publishing beyond reading the current version, and the keeper
+//! knows nothing of sources.
+//!
+//! Invariant: what one update brings is in one publication, so that no client sees half of it.
 //!
 //! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the
 //! source that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third
@@ -18,13 +21,12 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use wire::name::Name;
 
-/// News of a source about its zone.
+/// News of a source about its zones, which are published together.
 pub struct Update {
-    pub zone: Name,
-    pub news: News,
+    pub news: Vec<(Name, News)>,
     /// Time at which the primary's word was heard; expiry counts from here.
     pub refreshed: Instant,
-    /// Answered when what the update brings is published.
+    /// Answered when what the update brings is published; dropped if one of its zones has left the configuration.
     pub published: Option<oneshot::Sender<()>>,
 }
 

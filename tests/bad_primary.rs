@@ -69,10 +69,11 @@ fn publish(publisher: &Publisher, state: State, zone: Option<Arc<Zone>>) {
 
 async fn keep(mut updates: mpsc::Receiver<Update>, publisher: Arc<Publisher>, changes: Arc<Mutex<Vec<&'static str>>>) {
     while let Some(update) = updates.recv().await {
-        let news = match update.news {
+        let [(zone, news)] = <[_; 1]>::try_from(update.news).ok().unwrap();
+        let news = match news {
             News::Current => "current",
             News::Load { loaded, base } => {
-                let before = publisher.load().get(&update.zone).and_then(|served| served.zone.clone());
+                let before = publisher.load().get(&zone).and_then(|served| served.zone.clone());
                 assert_eq!(base.map(|zone| zone.soa.serial), before.map(|zone| zone.soa.serial));
                 publish(&publisher, State::Ok, Some(Arc::new(loaded.zone)));
                 "load"

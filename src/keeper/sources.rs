@@ -56,11 +56,11 @@ impl SourceZone {
 }
 
 impl Keeper {
-    /// Takes at once the news that a zone is as it was, since its source asks again only when it was heard: behind a
-    /// publication that waits it would miss changes for that long. Other news come back.
+    /// Takes at once the news that zones are as they were, since their source asks again only when it was heard: behind
+    /// a publication that waits it would miss changes for that long. Other news come back.
     pub(super) fn confirm(&mut self, update: Update) -> Option<Update> {
-        let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
-        if !serves || !matches!(update.news, News::Current) {
+        let serves = |zone| self.sources.get(zone).is_none_or(|source| source.state != State::Expired);
+        if !update.news.iter().all(|(zone, news)| serves(zone) && matches!(news, News::Current)) {
             return Some(update);
         }
         if let Some(done) = self.take_update(update, &mut HashMap::new(), &mut Vec::new()) {
@@ -70,30 +70,45 @@ impl Keeper {
         None
     }
 
-    /// Takes in a new version from a source; returns the sender to notify once it is published.
+    /// Takes in what a source brings; returns the sender to notify once it is published.
     pub(super) fn take_update(
         &mut self,
         update: Update,
         touched: &mut HashMap<Name, Touched>,
         steps: &mut Vec<SourceStep>,
     ) -> Option<oneshot::Sender<()>> {
-        // The zone may have left the configuration while its update was on the way.
-        let source = self.sources.get_mut(&update.zone)?;
-        source.contact.set(Some(update.refreshed));
-        match update.news {
+        let mut are_kept = true;
+        for (zone, news) in update.news {
+            are_kept &= self.take_news(zone, news, update.refreshed, touched, steps);
+        }
+        update.published.filter(|_| are_kept)
+    }
+
+    /// Takes in the news of one zone. Returns false if the zone has left the configuration while they were on the way.
+    fn take_news(
+        &mut self,
+        zone: Name,
+        news: News,
+        refreshed: Instant,
+        touched: &mut HashMap<Name, Touched>,
+        steps: &mut Vec<SourceStep>,
+    ) -> bool {
+        let Some(source) = self.sources.get_mut(&zone) else { return false };
+        source.contact.set(Some(refreshed));
+        match news {
             News::Current => {
                 if let Some(store) = &self.store {
-                    store.refreshed(&update.zone, wall_time(update.refreshed));
+                    store.refreshed(&zone, wall_time(refreshed));
                 }
                 if source.state == State::Expired {
                     source.state = State::Ok;
-                    touched.insert(update.zone, Touched::Everything);
+                    touched.insert(zone, Touched::Everything);
                 }
             }
             News::Load { loaded, base } => {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
-                self.budget.publish(&update.zone, new.octets());
+                self.budget.publish(&zone, new.octets());
                 let old = source.zone.replace(new.clone());
                 conflicts::log(old.as_deref(), &new);
                 // What changed is known only against the version that is here.
@@ -105,22 +120,15 @@ impl Keeper {
                 // Regions hold nothing of an expired zone.
                 let known = comparable && old.is_some() && source.state != State::Expired;
                 source.state = State::Ok;
-                steps.push(SourceStep::new(
-                    update.zone.clone(),
-                    old,
-                    new,
-                    changed.clone(),
-                    comparable,
-                    update.refreshed,
-                ));
-                let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
+                steps.push(SourceStep::new(zone.clone(), old, new, changed.clone(), comparable, refreshed));
+                let names = touched.entry(zone).or_insert(Touched::Names(Vec::new()));
                 match names {
                     Touched::Names(names) if known => names.extend(changed),
                     _ => *names = Touched::Everything,
                 }
             }
         }
-        update.published
+        true
     }
 
     /// A zone that was not here before, with what an earlier run of the program left of it.

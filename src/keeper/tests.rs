@@ -67,7 +67,7 @@ impl Bench {
             let base = self.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
             let loaded = Box::new(load(&format!("{zone}."), lines, base.as_deref()));
             let news = News::Load { loaded, base };
-            Update { zone: name(zone), news, refreshed: Instant::now(), published: None }
+            Update { news: vec![(name(zone), news)], refreshed: Instant::now(), published: None }
         };
         let updates = versions.iter().map(update).collect();
         self.keeper.handle(updates, Vec::new());
@@ -84,7 +84,7 @@ impl Bench {
     fn update(&mut self, zone: &str, news: News, age: Duration) {
         let (published, mut done) = oneshot::channel();
         let refreshed = Instant::now().checked_sub(age).unwrap();
-        let update = Update { zone: name(zone), news, refreshed, published: Some(published) };
+        let update = Update { news: vec![(name(zone), news)], refreshed, published: Some(published) };
         self.keeper.handle(vec![update], Vec::new());
         done.try_recv().unwrap();
     }
@@ -294,7 +294,7 @@ fn one_batch_is_one_publication() {
     let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
     let update = |zone: &str| {
         let news = News::Load { loaded: Box::new(load(zone, "@ 30 SOA 7\na 30 A 192.0.2.1", None)), base: None };
-        Update { zone: name(zone), news, refreshed: Instant::now(), published: None }
+        Update { news: vec![(name(zone), news)], refreshed: Instant::now(), published: None }
     };
     let before = bench.publisher.load().generation;
     bench.keeper.handle(vec![update("w1.x."), update("w2.x.")], Vec::new());
@@ -305,10 +305,41 @@ fn one_batch_is_one_publication() {
     assert_eq!(bench.publisher.load().generation, before + 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_update_brings_is_one_publication() {
+    let publisher = Arc::new(Publisher::default());
+    let handle = start(publisher.clone(), Arc::new(Metrics::new()), None);
+    let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+    let zones = ["w1.x", "w2.x"];
+    let (done, planned) = oneshot::channel();
+    let hold_down = Duration::from_secs(3600);
+    let plan = Plan { zones: zones.iter().map(|zone| (name(zone), lifetime)).collect(), hold_down, ..Plan::default() };
+    handle.commands.send(Command::Plan(Box::new(plan), done)).await.unwrap();
+    planned.await.unwrap();
+    let send = |news: Vec<(Name, News)>| {
+        let (published, done) = oneshot::channel();
+        handle.updates.try_send(Update { news, refreshed: Instant::now(), published: Some(published) }).unwrap();
+        done
+    };
+    let version = |zone: &str, serial: u32| {
+        let loaded = Box::new(load(&format!("{zone}."), &format!("@ 30 SOA {serial}\na 30 A 192.0.2.1"), None));
+        (name(zone), News::Load { loaded, base: None })
+    };
+    let before = publisher.load().generation;
+    send(zones.map(|zone| version(zone, 7)).into()).await.unwrap();
+    assert_eq!(publisher.load().generation, before + 1);
+    // What changes waits with what does not, and what only confirms waits for nothing.
+    let mut waits = send(vec![(name("w1.x"), News::Current), version("w2.x", 8)]);
+    send(zones.map(|zone| (name(zone), News::Current)).into()).await.unwrap();
+    assert!(waits.try_recv().is_err());
+    // One of the zones is not configured any more, and whoever sent this hears so.
+    assert!(send(vec![(name("w1.x"), News::Current), (name("w9.x"), News::Current)]).await.is_err());
+}
+
 #[test]
 fn news_of_a_zone_that_is_gone_is_dropped() {
     let mut bench = Bench::new(&["w1.x"], Vec::new());
-    let update = Update { zone: name("w9.x"), news: News::Current, refreshed: Instant::now(), published: None };
+    let update = Update { news: vec![(name("w9.x"), News::Current)], refreshed: Instant::now(), published: None };
     bench.keeper.handle(vec![update], Vec::new());
     assert!(bench.publisher.load().get(&name("w9.x")).is_none());
 }
@@ -344,7 +375,7 @@ fn serials_that_move_too_far_are_followed_in_two_steps() {
     let update = |bench: &Bench, zone: &str, serial: u32| {
         let base = bench.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
         let loaded = Box::new(load(zone, &format!("@ 30 SOA {serial}\na 30 A 192.0.2.1"), base.as_deref()));
-        Update { zone: name(zone), news: News::Load { loaded, base }, refreshed: Instant::now(), published: None }
+        Update { news: vec![(name(zone), News::Load { loaded, base })], refreshed: Instant::now(), published: None }
     };
     let serial = |bench: &Bench| bench.publisher.load().get(&name("w.x")).unwrap().zone.as_ref().unwrap().soa.serial;
     let both = |bench: &mut Bench, number: u32| {
@@ -445,7 +476,7 @@ async fn a_lone_change_is_published_at_once_and_the_next_after_a_while() {
         let loaded = Box::new(load(&format!("{zone}."), &format!("@ 30 SOA {serial}\na 30 A 192.0.2.1"), None));
         let (published, done) = oneshot::channel();
         let news = News::Load { loaded, base: None };
-        let update = Update { zone: name(zone), news, refreshed: Instant::now(), published: Some(published) };
+        let update = Update { news: vec![(name(zone), news)], refreshed: Instant::now(), published: Some(published) };
         handle.updates.try_send(update).unwrap();
         done
     };
@@ -463,7 +494,7 @@ async fn a_lone_change_is_published_at_once_and_the_next_after_a_while() {
     let (second, third) = (send(zones[1], 8), send(zones[2], 8));
     let (heard, confirmed) = oneshot::channel();
     let current =
-        Update { zone: name(zones[0]), news: News::Current, refreshed: Instant::now(), published: Some(heard) };
+        Update { news: vec![(name(zones[0]), News::Current)], refreshed: Instant::now(), published: Some(heard) };
     handle.updates.try_send(current).unwrap();
     confirmed.await.unwrap();
     assert!(begun.elapsed() < hold_down, "that nothing has changed waits for nothing");

@@ -32,11 +32,11 @@ pub struct Facilities {
 }
 
 impl Facilities {
-    /// Sends the keeper news of a zone, which counts from when it was heard. Ready when it is published is what comes
-    /// back; none when the keeper has gone.
-    pub async fn send(&self, zone: &Name, news: News, heard: Instant) -> Option<oneshot::Receiver<()>> {
+    /// Sends the keeper news of zones, which count from when they were heard. Ready when they are published is what
+    /// comes back; none when the keeper has gone.
+    pub async fn send(&self, news: Vec<(Name, News)>, heard: Instant) -> Option<oneshot::Receiver<()>> {
         let (published, done) = oneshot::channel();
-        let update = Update { zone: zone.clone(), news, refreshed: heard.into_std(), published: Some(published) };
+        let update = Update { news, refreshed: heard.into_std(), published: Some(published) };
         self.updates.send(update).await.ok()?;
         Some(done)
     }

@@ -79,5 +79,5 @@ pub fn news(plan: &StaticZonePlan, base: Option<Arc<Zone>>) -> Result<Update, Zo
     } else {
         News::Load { loaded: Box::new(loaded), base }
     };
-    Ok(Update { zone: plan.zone.clone(), news, refreshed: Instant::now(), published: None })
+    Ok(Update { news: vec![(plan.zone.clone(), news)], refreshed: Instant::now(), published: None })
 }

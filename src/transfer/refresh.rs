@@ -482,7 +482,7 @@ impl Task {
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
     async fn send(&self, news: News, heard: Instant) -> bool {
-        match self.shared.facilities.send(&self.plan.zone, news, heard).await {
+        match self.shared.facilities.send(vec![(self.plan.zone.clone(), news)], heard).await {
             Some(published) => published.await.is_ok(),
             None => false,
         }

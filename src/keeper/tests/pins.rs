@@ -107,7 +107,7 @@ fn versions_tell_why_they_came() {
     // Both at once are one version.
     let updates = MEMBERS.map(|zone| {
         let news = News::Load { loaded: Box::new(load(&format!("{zone}."), "@ 30 SOA 90", None)), base: None };
-        Update { zone: name(zone), news, refreshed: Instant::now(), published: None }
+        Update { news: vec![(name(zone), news)], refreshed: Instant::now(), published: None }
     });
     bench.keeper.handle(updates.into(), Vec::new());
     assert_eq!(bench.causes("w.x"), MEMBERS.map(|zone| Cause::Member { zone: name(zone), serial: Some(Serial(90)) }));

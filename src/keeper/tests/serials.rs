@@ -109,7 +109,7 @@ impl World {
                     );
                     let loaded = Box::new(load(&format!("{zone}."), &lines, base.as_deref()));
                     let news = News::Load { loaded, base };
-                    let update = Update { zone: name(zone), news, refreshed: Instant::now(), published: None };
+                    let update = Update { news: vec![(name(zone), news)], refreshed: Instant::now(), published: None };
                     updates.entry(*member).or_insert(update);
                 }
                 self.bench.keeper.handle(updates.into_values().collect(), Vec::new());

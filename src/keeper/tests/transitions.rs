@@ -26,7 +26,7 @@ impl Bench {
     /// Confirms both members in one batch, as if that had been some time ago.
     fn confirm_both(&mut self, age: Duration) {
         let refreshed = Instant::now().checked_sub(age).unwrap();
-        let update = |zone| Update { zone: name(zone), news: News::Current, refreshed, published: None };
+        let update = |zone| Update { news: vec![(name(zone), News::Current)], refreshed, published: None };
         self.keeper.handle(MEMBERS.map(update).into(), Vec::new());
     }
 

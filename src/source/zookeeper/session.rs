@@ -4,8 +4,8 @@
 //! session whose tree can be read, the pause before the next round doubles. A heartbeat finds sessions that are dead
 //! without saying so, and is the keeper's proof that what is served is current.
 //!
-//! Invariants: at most one update of a zone is on the way to the keeper; events that come meanwhile wait, and are one
-//! update after it; a whole reading that was interrupted changes nothing.
+//! Invariants: at most one update is on the way to the keeper, and has all zones of the tree; events that come meanwhile
+//! wait, and are one update after it; a whole reading that was interrupted changes nothing.
 //!
 //! Cost: see `reader`; a heartbeat one request.
 
@@ -546,9 +546,7 @@ impl Task {
         }
         self.doubtful = differs;
         self.note_room(self.refused);
-        for zone in self.plan.all_zones() {
-            self.send(zone, News::Current, heard).await?;
-        }
+        self.send(self.plan.all_zones().map(|zone| (zone.clone(), News::Current)).collect(), heard).await?;
         Ok(())
     }
 
@@ -560,14 +558,15 @@ impl Task {
         let root = self.shared.facilities.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
         let changed = tokio::task::block_in_place(|| self.shared.own.mirror().tree.zones(base));
-        let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
+        let changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
         let claims = self.claim(&changed).await?;
         // Before the zone: when both are on disk, this is not older.
         self.note_root(extent, None);
-        // Whoever sees a machine's address finds its PTR record, too.
-        changed.sort_by_key(|zone| zone.zone == *self.plan.zone());
         let sent: HashSet<Name> = changed.iter().map(|zone| zone.zone.clone()).collect();
-        let (mut waiting, mut summary) = (Vec::new(), Summary { text: String::new(), names: 0 });
+        // One that has expired meanwhile is alive again.
+        let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
+        let mut news: Vec<_> = unchanged.map(|zone| (zone.clone(), News::Current)).collect();
+        let mut summary = Summary { text: String::new(), names: 0 };
         for zone in changed {
             let (serial, touched) = (zone.loaded.zone.soa.serial, zone.loaded.touched.len());
             if zone.zone == *self.plan.zone() {
@@ -575,17 +574,13 @@ impl Task {
                 summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
             }
             summary.names += touched;
-            let news = News::Load { loaded: Box::new(zone.loaded), base: zone.base };
-            waiting.push(self.send(&zone.zone, news, heard).await?);
+            news.push((zone.zone, News::Load { loaded: Box::new(zone.loaded), base: zone.base }));
         }
-        let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
-        for zone in unchanged {
-            // One that has expired meanwhile is alive again.
-            self.send(zone, News::Current, heard).await?;
-        }
-        for done in waiting {
+        // All in one update: whoever sees a machine's address finds its PTR record, too.
+        let published = self.send(news, heard).await?;
+        if !sent.is_empty() {
             // A zone that has left the configuration is not published; another task follows with the rest.
-            done.await.map_err(|_| Leave::Ended)?;
+            published.await.map_err(|_| Leave::Ended)?;
         }
         for (claim, before) in claims {
             claim.note_published(before);
@@ -597,9 +592,9 @@ impl Task {
         Ok(summary)
     }
 
-    /// Sends the keeper news of one zone. Returns what is ready when they are published.
-    async fn send(&self, zone: &Name, news: News, heard: Instant) -> Result<oneshot::Receiver<()>, Leave> {
-        self.shared.facilities.send(zone, news, heard).await.ok_or(Leave::Ended)
+    /// Sends the keeper news of zones. Returns what is ready when they are published.
+    async fn send(&self, news: Vec<(Name, News)>, heard: Instant) -> Result<oneshot::Receiver<()>, Leave> {
+        self.shared.facilities.send(news, heard).await.ok_or(Leave::Ended)
     }
 }
 
