@@ -13,7 +13,7 @@ help:
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
 	@echo "make test-partition  breaks a network of namespaces, as root, three minutes"
 	@echo "make docs    writes the references in docs/ from the program (make partitions: the tables of docs/partitions.md and docs/steering.md)"
-	@echo "make bench   figures beside real servers, an hour (OPTIONS=--help shows what can be chosen)"
+	@echo "make bench   figures beside real servers, over an hour (OPTIONS=--help shows what can be chosen)"
 	@echo "make profile where the time of an answer goes"
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make image   container image, Debian package and disk in target/image (image/build --help)"

@@ -17,17 +17,23 @@ pub struct Daemon {
     program: PathBuf,
     home: PathBuf,
     address: SocketAddr,
+    /// Address of the page and of `/metrics`.
+    page: Option<SocketAddr>,
     process: Option<Process>,
 }
 
 impl Daemon {
     /// Writes the configuration and starts the daemon; nothing is loaded yet.
     pub fn start(folder: &Folder, program: &Path, plan: &str) -> Daemon {
+        Daemon::start_shown(folder, program, plan, None)
+    }
+
+    /// The same, with a page at an address.
+    pub fn start_shown(folder: &Folder, program: &Path, plan: &str, page: Option<SocketAddr>) -> Daemon {
         let home = folder.subfolder("aggregator");
-        let mut port = Port::reserve();
-        write_file(&home.join("aggregator.toml"), &configuration(port.address(), plan));
-        let address = port.release();
-        let mut daemon = Daemon { program: program.to_path_buf(), home, address, process: None };
+        let address = Port::reserve().release();
+        let mut daemon = Daemon { program: program.to_path_buf(), home, address, page, process: None };
+        daemon.configure(plan);
         daemon.start_again();
         daemon
     }
@@ -58,7 +64,7 @@ impl Daemon {
 
     /// Writes another configuration, for the next start or reload.
     pub fn configure(&self, plan: &str) {
-        write_file(&self.home.join("aggregator.toml"), &configuration(self.address, plan));
+        write_file(&self.home.join("aggregator.toml"), &configuration(self.address, self.page, plan));
     }
 
     /// Has the configuration read again; the time until the operator hears of it.
@@ -97,9 +103,10 @@ pub fn plan_region(region: &str, members: &[Datacenter], primary: SocketAddr) ->
 }
 
 /// The whole configuration around a plan, which may begin with more of the server.
-fn configuration(address: SocketAddr, plan: &str) -> String {
+fn configuration(address: SocketAddr, page: Option<SocketAddr>, plan: &str) -> String {
+    let page: Vec<String> = page.iter().map(SocketAddr::to_string).collect();
     format!(
-        "[state]\nfolder = \"state\"\n\n[metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n\n\
+        "[state]\nfolder = \"state\"\n\n[metrics]\nlisten = {page:?}\n\n[control]\nsocket = \"control\"\n\n\
          [server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n{plan}"
     )
 }

@@ -3,13 +3,14 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Five parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! Six parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
 //! is compared, `scene` holds all of one size; `change` and `restart` measure. *Tree* does that with a tree of ZooKeeper's.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
 //! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
+//! *Zones* has many small ones, which do not change, beside Knot.
 //! `generate` makes zones, `options` chooses; `probe`, `memory`, `usage`, `quiet` look; `table` prints.
 //!
-//! Cost: about an hour on two processors, and 6 GB of memory.
+//! Cost: about an hour and a quarter on two processors, and 6 GB of memory.
 
 mod change;
 mod daemon;
@@ -37,6 +38,7 @@ mod transfers;
 mod tree;
 mod usage;
 mod verify;
+mod zones;
 
 use options::{Options, Part};
 use scene::{RECORDS_OF_OTHERS, Scene};
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
             Part::Changes => measure_changes(&options),
             Part::Tree => tree::measure(&options),
             Part::Profile => profile::measure(&options),
+            Part::Zones => zones::measure(&options),
             Part::Queries => {
                 let mut tables = queries::Tables::new();
                 options.records.iter().for_each(|records| queries::measure(&options, *records, &mut tables));
@@ -121,6 +124,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
         Part::Tree => vec!["java"],
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
         Part::Steering => vec!["nsd"],
+        Part::Zones => vec!["nsd", "knotd"],
         Part::Profile => vec!["nsd", "perf"],
     });
     let needed: BTreeSet<&str> = needed.collect();

@@ -10,9 +10,10 @@ use std::time::Duration;
 pub const USAGE: &str = "\
 usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [--rounds N] [--names N,...]
                         [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
+                        [--zones N,...] [--pause N]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,tree,queries,transfers,steering); there is also profile
+  --parts PART,...    what to measure (changes,tree,queries,transfers,steering,zones); there is also profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
   --names N,...       changes: names that change at a time (1,100,10000)
@@ -22,7 +23,9 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --threads N,...     queries: threads for UDP of the servers and of the load (1,2)
   --seconds N         queries, steering: how long a round of one server or list takes (3)
   --nodes N           tree: nodes of the ZooKeeper tree (100000)
-  --changes N         tree: changes in it, one by one (1000)";
+  --changes N         tree: changes in it, one by one (1000)
+  --zones N,...       zones: numbers of zones (5000,20000)
+  --pause N           zones: seconds after a load, and of a measurement (60)";
 
 /// From this size on the pipeline runs in fewer rounds, because each takes seconds.
 const MANY_RECORDS: usize = 500_000;
@@ -41,6 +44,8 @@ pub struct Options {
     pub seconds: Duration,
     pub nodes: usize,
     pub changes: usize,
+    pub zones: Vec<usize>,
+    pub pause: Duration,
 }
 
 /// What can be measured.
@@ -56,18 +61,21 @@ pub enum Part {
     Transfers,
     /// Answers that depend on clients, beside plain ones.
     Steering,
+    /// Many small zones that do not change, beside Knot.
+    Zones,
     /// Where our program's time goes under load; only when it is asked for.
     Profile,
 }
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 6] = [
+    const ALL: [(&str, Part); 7] = [
         ("changes", Part::Changes),
         ("tree", Part::Tree),
         ("queries", Part::Queries),
         ("transfers", Part::Transfers),
         ("steering", Part::Steering),
+        ("zones", Part::Zones),
         ("profile", Part::Profile),
     ];
 }
@@ -81,12 +89,14 @@ impl Options {
             names: vec![1, 100, 10_000],
             rounds: 5,
             restart: true,
-            parts: vec![Part::Changes, Part::Tree, Part::Queries, Part::Transfers, Part::Steering],
+            parts: vec![Part::Changes, Part::Tree, Part::Queries, Part::Transfers, Part::Steering, Part::Zones],
             peers: Kind::ALL.to_vec(),
             threads: vec![1, 2],
             seconds: Duration::from_secs(3),
             nodes: 100_000,
             changes: 1_000,
+            zones: vec![5_000, 20_000],
+            pause: Duration::from_secs(60),
         };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -103,6 +113,8 @@ impl Options {
                 "--without-restart" => options.restart = false,
                 "--nodes" => options.nodes = number(&value()?)?,
                 "--changes" => options.changes = number(&value()?)?,
+                "--zones" => options.zones = numbers(&value()?)?,
+                "--pause" => options.pause = Duration::from_secs(number(&value()?)? as u64),
                 _ => return Err(USAGE.to_string()),
             }
         }
@@ -155,6 +167,8 @@ mod tests {
         let options = read("--parts tree --nodes 5000 --changes 10").unwrap();
         assert_eq!((&options.parts[..], options.nodes, options.changes), (&[Part::Tree][..], 5000, 10));
         assert!(read("--nodes 10").is_err());
+        let options = read("--parts zones --zones 100,200 --pause 5").unwrap();
+        assert_eq!((&options.zones[..], options.pause), (&[100, 200][..], Duration::from_secs(5)));
         let options = read("--parts transfers,queries --peers bind,echo").unwrap();
         assert_eq!(
             (options.parts, options.peers),
