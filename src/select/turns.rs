@@ -80,7 +80,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Goes on to the next member; returns false if there is none.
-    #[inline]
+    #[inline(never)]
     fn go_on(&mut self) -> bool {
         if !self.then.is_empty() {
             self.here = std::mem::take(&mut self.then);
@@ -117,7 +117,7 @@ impl Rest<'_> {
 impl Iterator for Turns<'_> {
     type Item = u32;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<u32> {
         if self.left == 0 || self.here.is_empty() && !self.go_on() {
             return None;
