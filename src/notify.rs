@@ -24,6 +24,7 @@ use crate::client::Server;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::restart::keep_running;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
@@ -62,7 +63,8 @@ impl Default for Timers {
 }
 
 /// Status of one target of a zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Secondary")]
 pub struct TargetStatus {
     pub address: SocketAddr,
     /// The serial that was sent last.

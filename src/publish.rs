@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use wire::name::{self, Name};
 use wire::tsig::Keyring;
 
-/// State of a zone: whether it can be answered from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+/// State of a zone: whether it can be answered from. Clients get SERVFAIL in all but the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Data is there and valid.

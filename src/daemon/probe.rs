@@ -15,6 +15,7 @@ use crate::daemon::audit::part_of;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
 use crate::publish::Publisher;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -28,11 +29,11 @@ use wire::serial::Serial;
 const ZONES_AT_ONCE: usize = 8;
 
 /// Result of the last check of a zone's name servers, with its time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NameServers")]
 pub struct ProbeReport {
     #[serde(flatten)]
     pub check: ZoneCheck,
-    /// Unix time.
     pub asked: i64,
 }
 

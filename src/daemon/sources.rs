@@ -21,6 +21,7 @@ use crate::static_zone::StaticZonePlan;
 use crate::transfer::queue::polls_at_once;
 use crate::transfer::silence::Times;
 use crate::transfer::{self, Common, Primaries, ZonePlan};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -150,7 +151,7 @@ impl<'p> SourcePlan<'p> {
 }
 
 /// Status of a zone's source.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SourceStatus {
     Primaries(Box<transfer::Status>),

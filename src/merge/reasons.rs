@@ -12,7 +12,7 @@ use wire::rr::{self, rtype};
 //--- Conflict ---
 
 /// Kind of a conflict: the reason for which records of a member are not in the region as they are in its zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictKind {
     /// A CNAME dropped because another member has data at the name (RFC 2181 section 10.1).
@@ -111,15 +111,16 @@ impl ConflictKind {
 }
 
 /// One conflict at one name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
 pub struct Conflict {
     pub kind: ConflictKind,
-    /// The members whose records are affected, by their position in the plan.
+    /// The member whose records are affected, by its position in the list of members.
     pub member: usize,
     /// Records that are not in the region for it.
     pub dropped: u32,
-    /// The member whose records did it, where that is one that may be far from the name.
+    /// The position of the member whose records did it, where they may be far from the name.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
     pub by: Option<usize>,
 }
 

@@ -8,6 +8,7 @@
 
 use crate::metrics::{Metrics, QueryTotals, RCODES, TRANSPORTS};
 use crate::publish::{Publisher, Tally};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,8 +38,8 @@ pub struct Rates {
     task: AbortHandle,
 }
 
-/// Queries a second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// Queries a second, means over the last ten seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct QueryRates {
     /// All queries since the start.
     pub total: u64,
@@ -52,15 +53,15 @@ pub struct QueryRates {
 }
 
 /// Queries a second that lead to one zone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ZoneRates {
     pub per_second: f64,
-    /// Queries a second by response code, the rare ones together.
+    /// Queries a second by response code, the rare ones together as `other`.
     pub rcodes: BTreeMap<&'static str, f64>,
 }
 
 /// Queries a second, now and before.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Queries {
     #[serde(flatten)]
     pub rates: QueryRates,
