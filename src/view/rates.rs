@@ -8,10 +8,11 @@
 
 use crate::metrics::{Metrics, QueryTotals, RCODES, TRANSPORTS};
 use crate::publish::{Publisher, Tally};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -85,7 +86,7 @@ impl Rates {
                 clock.tick().await;
                 let (at, totals, published) = (Instant::now(), metrics.query_totals(), publisher.load());
                 let zones = published.iter().map(|served| (served.origin.clone(), served.tally.read())).collect();
-                let mut samples = filled.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut samples = filled.lock();
                 if samples.len() > SAMPLES {
                     samples.pop_front();
                 }
@@ -99,7 +100,7 @@ impl Rates {
 
     /// The rates of the last minutes.
     pub fn read(&self) -> Queries {
-        summarize(&self.samples.lock().unwrap_or_else(PoisonError::into_inner))
+        summarize(&self.samples.lock())
     }
 }
 
