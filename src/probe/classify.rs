@@ -101,8 +101,9 @@ pub enum Reply {
 //--- What is wrong ---
 
 /// Kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Problem {
     /// Answers, but not with authority for the zone.
     Lame,
@@ -131,19 +132,7 @@ pub enum Problem {
 impl Problem {
     /// The metric label.
     pub fn label(self) -> &'static str {
-        match self {
-            Problem::Lame => "lame",
-            Problem::Unreachable => "unreachable",
-            Problem::Stale => "stale",
-            Problem::Ahead => "ahead",
-            Problem::Foreign => "foreign",
-            Problem::NoGlue => "no-glue",
-            Problem::OtherGlue => "other-glue",
-            Problem::Unresolved => "unresolved",
-            Problem::Alias => "alias",
-            Problem::Undelegated => "undelegated",
-            Problem::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// Advice for the operator.
