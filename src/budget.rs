@@ -26,10 +26,11 @@ pub use ledger::{Kept, Manner, Usage};
 
 use indicatif::BinaryBytes;
 use ledger::{Ledger, Verdict};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -64,64 +65,64 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The books, for a moment; what they hold is valid between any two calls.
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets how much there is, and for which zones, each with how often it is there: by itself, and in regions.
     pub fn configure(&self, octets: u64, zones: impl IntoIterator<Item = (Name, u64)>) {
-        self.ledger().configure(octets, zones);
+        self.ledger.lock().configure(octets, zones);
         self.bell.notify_waiters();
     }
 
     /// Notes what a zone's published version takes by itself.
     pub fn publish(&self, zone: &Name, octets: u64) {
-        self.ledger().publish(zone, octets);
+        self.ledger.lock().publish(zone, octets);
         self.bell.notify_waiters();
     }
 
     /// Notes what a zone's source keeps in memory beside the versions.
     pub fn set_beside(&self, zone: &Name, octets: u64) {
-        self.ledger().set_beside(zone, octets);
+        self.ledger.lock().set_beside(zone, octets);
         self.bell.notify_waiters();
     }
 
     /// Notes what zones take that nobody transfers.
     pub fn set_kept(&self, kept: Kept) {
-        self.ledger().set_kept(kept);
+        self.ledger.lock().set_kept(kept);
         self.bell.notify_waiters();
     }
 
     /// Counts what waits for the disk from now on.
     pub fn set_buffers(&self, buffers: Buffers) {
-        self.ledger().set_buffers(buffers);
+        self.ledger.lock().set_buffers(buffers);
     }
 
     /// Notes what all histories take together.
     pub fn set_histories(&self, octets: u64) {
-        self.ledger().set_histories(octets);
+        self.ledger.lock().set_histories(octets);
         self.bell.notify_waiters();
     }
 
     /// Returns what histories may take together.
     pub fn room_for_histories(&self) -> u64 {
-        self.ledger().room_for_histories()
+        self.ledger.lock().room_for_histories()
     }
 
     /// Returns true if histories are in the way of zones.
     pub fn has_too_much_history(&self) -> bool {
-        self.ledger().has_too_much_history()
+        self.ledger.lock().has_too_much_history()
     }
 
     /// Returns what is used for what. O(zones)
     pub fn usage(&self) -> Usage {
-        self.ledger().usage()
+        self.ledger.lock().usage()
     }
 
     /// Begins a transfer of a zone.
     pub fn begin(self: &Arc<Self>, zone: &Name, manner: Manner) -> Claim {
-        Claim { id: self.ledger().begin(zone, manner), budget: self.clone(), asked: AtomicU64::new(0), replaced: None }
+        Claim {
+            id: self.ledger.lock().begin(zone, manner),
+            budget: self.clone(),
+            asked: AtomicU64::new(0),
+            replaced: None,
+        }
     }
 
     /// Waits until a question to the books has an answer, for so long.
@@ -131,7 +132,7 @@ impl Budget {
             let mut rung = pin!(self.bell.notified());
             // Whatever happens from here on is heard.
             rung.as_mut().enable();
-            if let Some(answer) = ask(&mut self.ledger()) {
+            if let Some(answer) = ask(&mut self.ledger.lock()) {
                 return Some(answer);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -167,7 +168,7 @@ impl Claim {
             if let Some(answer) = self.budget.wait_for(PATIENCE, gone).await {
                 return answer;
             }
-            let late = self.budget.ledger().turn(self.id, true);
+            let late = self.budget.ledger.lock().turn(self.id, true);
             if let Some(answer) = late.and_then(Verdict::answer) {
                 return answer;
             }
@@ -185,12 +186,12 @@ impl Claim {
         self.asked.fetch_max(octets, Ordering::Relaxed);
         let ask = |ledger: &mut Ledger| ledger.grow(self.id, octets, beside).answer();
         // Mostly it is granted, and nobody waits.
-        let first = ask(&mut self.budget.ledger());
+        let first = ask(&mut self.budget.ledger.lock());
         let answer = match first {
             Some(answer) => answer,
             None => {
                 self.budget.bell.notify_waiters();
-                let late = || self.budget.ledger().insist(self.id, octets, beside);
+                let late = || self.budget.ledger.lock().insist(self.id, octets, beside);
                 self.budget.wait_for(PATIENCE, ask).await.unwrap_or_else(late)
             }
         };
@@ -207,7 +208,7 @@ impl Claim {
 
     /// Returns what the transfer does, which may have become a replacement.
     pub fn manner(&self) -> Option<Manner> {
-        self.budget.ledger().manner(self.id)
+        self.budget.ledger.lock().manner(self.id)
     }
 
     /// Ready when the transfer has to give way to another.
@@ -221,7 +222,7 @@ impl Claim {
 
     /// Goes on as a replacement, because the primary has sent the whole zone.
     pub fn replace(&self) {
-        self.budget.ledger().turn_into_replacement(self.id);
+        self.budget.ledger.lock().turn_into_replacement(self.id);
     }
 
     /// Notes that the transfer is published: its octets count until nobody has the version before any more.
@@ -235,7 +236,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.budget.ledger().end(self.id, self.replaced.take());
+        self.budget.ledger.lock().end(self.id, self.replaced.take());
         self.budget.bell.notify_waiters();
     }
 }

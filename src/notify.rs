@@ -24,11 +24,13 @@ use crate::client::Server;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::restart::keep_running;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use table::Table;
 use tokio::sync::Notify;
@@ -62,7 +64,8 @@ impl Default for Timers {
 }
 
 /// Status of one target of a zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Secondary")]
 pub struct TargetStatus {
     pub address: SocketAddr,
     /// The serial that was sent last.
@@ -86,12 +89,7 @@ struct Shared {
     bell: Notify,
 }
 
-impl Shared {
-    /// The table, for a moment.
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 /// Begins to announce changes, to nobody yet. Must be called within a tokio runtime.
 pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
@@ -109,20 +107,20 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -
 impl Notifier {
     /// Tells other targets from now on. New ones hear of what is served at once, those that stay of changes only.
     pub fn set_targets(&self, targets: Targets) {
-        self.shared.table().set_targets(targets, Instant::now());
+        self.shared.table.lock().set_targets(targets, Instant::now());
         self.shared.bell.notify_one();
     }
 
     /// Announces a zone, or every zone, whether it has changed or not; returns to how many targets.
     pub fn notify_now(&self, zone: Option<&Name>) -> usize {
-        let count = self.shared.table().want(zone, Instant::now());
+        let count = self.shared.table.lock().want(zone, Instant::now());
         self.shared.bell.notify_one();
         count
     }
 
     /// Status of a zone's targets, in the order in which they were set.
     pub fn status(&self, zone: &Name) -> Vec<TargetStatus> {
-        self.shared.table().status(zone)
+        self.shared.table.lock().status(zone)
     }
 }
 
@@ -141,7 +139,7 @@ async fn run(shared: Arc<Shared>, publisher: Arc<Publisher>) {
         let (datagrams, next) = {
             // The root is held for a moment only: it keeps replaced versions of zones in memory.
             let (root, now) = (publisher.load(), Instant::now());
-            let mut table = shared.table();
+            let mut table = shared.table.lock();
             if look {
                 table.look(&root, now);
             }
@@ -153,7 +151,7 @@ async fn run(shared: Arc<Shared>, publisher: Arc<Publisher>) {
         };
         for datagram in datagrams {
             if let Err(error) = sockets.send(&datagram.target, &datagram.bytes).await {
-                shared.table().note_failure(datagram.number, &error);
+                shared.table.lock().note_failure(datagram.number, &error);
             }
         }
         look = tokio::select! {
@@ -162,7 +160,7 @@ async fn run(shared: Arc<Shared>, publisher: Arc<Publisher>) {
                 Err(_) => return,
             },
             () = shared.bell.notified() => {
-                sockets.retain(shared.table().targets());
+                sockets.retain(shared.table.lock().targets());
                 true
             }
             () = sockets.wait() => false,

@@ -20,9 +20,10 @@ use tokio::sync::watch;
 use wire::name::{self, Name};
 use wire::tsig::Keyring;
 
-/// State of a zone: whether it can be answered from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+/// State of a zone: whether it can be answered from. Clients get SERVFAIL in all but the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum State {
     /// Data is there and valid.
     Ok,
@@ -38,11 +39,7 @@ impl State {
 
     /// The metric label.
     pub fn label(self) -> &'static str {
-        match self {
-            State::Ok => "ok",
-            State::NotReady => "not-ready",
-            State::Expired => "expired",
-        }
+        self.into()
     }
 }
 

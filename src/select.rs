@@ -55,7 +55,7 @@ use wire::rr::{self, Set, rtype};
 const OTHERS_MOST: u32 = crate::zone::RESOLVER_RECORDS;
 
 /// Choice of the records of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pick {
     /// Another window for each answer, all records equally often.

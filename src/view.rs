@@ -3,13 +3,14 @@
 //! All of it reads one [`Handle`], and never asks the keeper, so that it is there while a region is merged.
 //!
 //! Parts: `report` the model of zones, regions and the server, `zones` the columns of its table, for text and pages alike
-//! (`columns`), `remarks` what the last of them says; `status` all of it as text, `page` as pages and for programs,
+//! (`columns`), `remarks` what the last of them says; `facts` what is told of one zone, as text and on its page; `status` all of it as text, `page` as pages and for programs,
 //! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `leads` ways from regions to larger sets, `changes` what a reload has changed,
 //! `loading` first loads on the terminal, `rates`, `sizes`, `steering` and `outward` what parts of the report are made of.
 
 pub mod changes;
 pub mod columns;
 pub mod diff;
+pub mod facts;
 pub mod handle;
 pub mod history;
 pub mod leads;

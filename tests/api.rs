@@ -2,9 +2,8 @@
 
 mod harness;
 
-use harness::{
-    Aggregator, Client, Dname, Folder, Knotd, Port, Query, Settings, ZooKeeper, repository_text, rtype, wait_until,
-};
+use aggregator::view::page::openapi::DESCRIPTION;
+use harness::{Aggregator, Client, Dname, Folder, Knotd, Port, Query, Settings, ZooKeeper, rtype, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -14,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The description, in which objects have no fields but those that are named.
 fn description() -> Value {
-    let mut document: Value = serde_json::from_str(&repository_text("src/view/page/openapi.json")).expect("JSON");
+    let mut document: Value = serde_json::from_str(&DESCRIPTION).expect("JSON");
     close(&mut document["components"]);
     document
 }
@@ -23,7 +22,17 @@ fn description() -> Value {
 fn close(schema: &mut Value) {
     if let Some(object) = schema.as_object_mut() {
         if object.contains_key("properties") && object.get("type") == Some(&json!("object")) {
-            object.insert("additionalProperties".to_owned(), json!(false));
+            object.insert("unevaluatedProperties".to_owned(), json!(false));
+            // Fields of a choice stand beside the others.
+            let mut choices = object.remove("oneOf");
+            object.values_mut().for_each(close);
+            choices
+                .iter_mut()
+                .flat_map(Value::as_array_mut)
+                .flatten()
+                .for_each(|choice| close(&mut choice["properties"]));
+            object.extend(choices.map(|choices| ("oneOf".to_owned(), choices)));
+            return;
         }
         object.values_mut().for_each(close);
     }

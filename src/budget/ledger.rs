@@ -72,7 +72,7 @@ enum Disk {
 }
 
 /// The octets of everything, by what they are for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Usage {
     pub budget: u64,
     /// Published versions, with what regions take of them.

@@ -8,7 +8,7 @@
 use super::block_on;
 use crate::config::Config;
 use crate::control::{self, Request};
-use crate::view::status::{describe_alike, describe_unfiltered};
+use crate::view::facts::{describe_alike, describe_unfiltered};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::timeout;

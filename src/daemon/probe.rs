@@ -15,10 +15,12 @@ use crate::daemon::audit::part_of;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
 use crate::publish::Publisher;
+use parking_lot::{Mutex, MutexGuard};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::{AbortHandle, JoinSet};
 use wire::name::Name;
@@ -28,11 +30,11 @@ use wire::serial::Serial;
 const ZONES_AT_ONCE: usize = 8;
 
 /// Result of the last check of a zone's name servers, with its time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NameServers")]
 pub struct ProbeReport {
     #[serde(flatten)]
     pub check: ZoneCheck,
-    /// Unix time.
     pub asked: i64,
 }
 
@@ -50,17 +52,12 @@ pub struct Results(Arc<Mutex<Known>>);
 impl Results {
     /// Returns the results for all zones, or for one, in canonical order.
     pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
-        let known = self.lock();
+        let known = self.0.lock();
         let wanted = known.zones.values().filter_map(|memory| memory.report.as_ref());
         let wanted = wanted.filter(|report| only.is_none_or(|only| *only == report.check.zone));
         let mut reports: Vec<ProbeReport> = wanted.cloned().collect();
         reports.sort_by(|a, b| a.check.zone.canonical_cmp(&b.check.zone));
         reports
-    }
-
-    /// Locks the results.
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,7 +117,7 @@ impl Probe {
             (ProbePlan { zones: plan.zones.clone(), ..old.0 }, old.1) == (plan.clone(), server.clone())
         });
         let start = tokio::time::Instant::now();
-        let mut known = self.known.lock();
+        let mut known = self.known.0.lock();
         let mut due = VecDeque::new();
         for zone in &plan.zones {
             let memory = known.zones.entry(zone.clone()).or_default();
@@ -148,7 +145,7 @@ impl Probe {
             task.abort();
             (plan, server)
         });
-        let mut known = self.known.lock();
+        let mut known = self.known.0.lock();
         // A task that is just about to tell something sees that it is too late.
         known.generation += 1;
         let gone = known.zones.extract_if(|zone, _| !is_kept(zone));
@@ -270,7 +267,7 @@ impl Round {
 
     /// Locks the results; none if another task is in charge of them now.
     fn lock(&self) -> Option<MutexGuard<'_, Known>> {
-        let known = self.known.lock();
+        let known = self.known.0.lock();
         (known.generation == self.generation).then_some(known)
     }
 

@@ -21,10 +21,12 @@ use crate::static_zone::StaticZonePlan;
 use crate::transfer::queue::polls_at_once;
 use crate::transfer::silence::Times;
 use crate::transfer::{self, Common, Primaries, ZonePlan};
+use parking_lot::{Mutex, MutexGuard};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use wire::name::Name;
 
@@ -150,7 +152,7 @@ impl<'p> SourcePlan<'p> {
 }
 
 /// Status of a zone's source.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SourceStatus {
     Primaries(Box<transfer::Status>),
@@ -198,7 +200,7 @@ impl Sources {
 
     /// The sources, for a moment.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<Name, Source>> {
-        self.by_zone.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_zone.lock()
     }
 
     /// The zones by which sources are known, each source once.

@@ -5,6 +5,7 @@
 
 use crate::merge::{Conflict, ConflictKind, Region};
 use crate::zone::Zone;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::name::Name;
@@ -45,7 +46,7 @@ impl RegionConflicts {
 }
 
 /// A conflict within one zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ZoneConflict {
     pub kind: ConflictKind,
     /// Records that are not in the zone for it.

@@ -11,6 +11,7 @@ use crate::merge::{Alike, Conflict, Damper, Drain, DrainTarget, Pin, RegionPlan}
 use crate::metrics::unix_seconds;
 use crate::publish::State;
 use crate::zone::Node;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -28,11 +29,13 @@ pub struct Status {
 }
 
 /// A member, or names of it, that regions, or a share of their clients, go without.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Drain")]
 pub struct DrainStatus {
     #[serde(flatten)]
     pub target: DrainTarget,
     /// Percent of the clients that it concerns; none for a drain that takes the records out of the set.
+    #[schemars(range(min = 1, max = 99))]
     pub share_percent: Option<u8>,
     /// The regions that have the member, and that the drain means.
     pub regions: Vec<Name>,
@@ -44,7 +47,7 @@ pub struct DrainStatus {
 }
 
 /// A source zone.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ZoneStatus {
     pub zone: Name,
     pub state: State,
@@ -57,24 +60,25 @@ pub struct ZoneStatus {
     pub expires_in_seconds: Option<u64>,
     /// Names at which the zone cannot hold records of its primary.
     pub conflict_names: usize,
-    /// First of those names in order, with the dropped records.
+    /// The first hundred of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<ZoneConflict>>,
 }
 
 /// A region.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RegionStatus {
     pub region: Name,
     pub state: State,
     pub serial: Option<Serial>,
-    /// 0 while the region is pinned: its serial has nothing to do with those of its members then.
+    /// The serial minus the sum of the members' serials; 0 while the region is pinned: its serial has nothing to do with those of its members then.
     pub drift: u32,
     pub records: u64,
     pub names: usize,
+    /// True if this server is listed alone because the members' NS sets have nothing in common.
     pub ns_fallback: bool,
     /// Addresses that members have withdrawn and that services keep for a while.
     pub held_addresses: usize,
-    /// Pin of the region, if clients see another version than the merged one.
+    /// The version that clients see instead of the merged one.
     pub pinned: Option<PinStatus>,
     /// The serial of another server from which it went on at the start.
     pub followed: Option<Serial>,
@@ -89,12 +93,12 @@ pub struct RegionStatus {
     pub members: Vec<MemberStatus>,
     /// Names with conflicts.
     pub conflict_names: usize,
-    /// First of those names in order, with the dropped records.
+    /// The first hundred of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<Conflict>>,
 }
 
 /// A record that leads from a filtered region to a zone which is not filtered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Unfiltered {
     pub name: Name,
     pub target: Name,
@@ -102,7 +106,8 @@ pub struct Unfiltered {
 }
 
 /// The earlier version whose contents a region has.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Pin")]
 pub struct PinStatus {
     pub to: Serial,
     /// Unix time.
@@ -118,10 +123,13 @@ impl PinStatus {
 }
 
 /// A member of a region.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Member")]
 pub struct MemberStatus {
     pub zone: Name,
-    /// State of the member, one of [`MemberStatus::STATES`].
+    /// `stale`: it contributes although its primaries have not answered for a while. `missing`: never transferred.
+    /// `drained`: valid, and drained as a whole.
+    #[schemars(extend("enum" = MemberStatus::STATES))]
     pub state: &'static str,
     pub serial: Option<Serial>,
 }

@@ -11,6 +11,7 @@
 //!
 //! Cost: O(labels × patterns) to judge a name.
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::time::SystemTime;
@@ -95,12 +96,13 @@ pub(super) fn labels(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 //--- Drain ---
 
 /// Target of a drain: the member, region and names that it concerns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DrainTarget {
     pub member: Name,
     /// Region of the drain; none for all regions that have the member.
     pub region: Option<Name>,
-    /// Names of the drain; none for all names.
+    /// A pattern of owner names; none for all names.
+    #[schemars(with = "Option<String>")]
     pub names: Option<NamePattern>,
 }
 

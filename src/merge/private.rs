@@ -20,8 +20,8 @@ pub struct AlikeNames {
     owners: BTreeSet<Box<[u8]>>,
 }
 
-/// What operators are told of such names.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+/// Names at which members have addresses of one private network, and one of them.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Alike {
     pub names: usize,
     pub example: Name,

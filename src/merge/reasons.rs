@@ -6,14 +6,20 @@
 //! A new kind of conflict has its words here and its rule in `rules`.
 
 use crate::zone::Zone;
+use schemars::JsonSchema;
+use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray};
 use wire::name::Name;
 use wire::rr::{self, rtype};
 
 //--- Conflict ---
 
 /// Kind of a conflict: the reason for which records of a member are not in the region as they are in its zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray, Serialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum ConflictKind {
     /// A CNAME dropped because another member has data at the name (RFC 2181 section 10.1).
     AliasBesideData,
@@ -41,19 +47,7 @@ pub enum ConflictKind {
 
 impl ConflictKind {
     /// All kinds, for metrics.
-    pub const ALL: [ConflictKind; 11] = [
-        ConflictKind::AliasBesideData,
-        ConflictKind::DifferentAliases,
-        ConflictKind::AliasAtApex,
-        ConflictKind::DnameAboveData,
-        ConflictKind::DelegationAboveData,
-        ConflictKind::DifferentDelegations,
-        ConflictKind::HiddenByDelegation,
-        ConflictKind::ServiceText,
-        ConflictKind::SameTarget,
-        ConflictKind::NameTooLong,
-        ConflictKind::RecordTooLong,
-    ];
+    pub const ALL: &[ConflictKind] = ConflictKind::VARIANTS;
 
     /// Kind of the conflict by which a zone cannot hold a record of its primary at a name.
     pub fn within(zone: &Zone, name: &Name, rtype: u16) -> ConflictKind {
@@ -67,59 +61,42 @@ impl ConflictKind {
 
     /// The metric label.
     pub fn label(self) -> &'static str {
-        self.words().0
+        self.into()
     }
 
     /// The rule that decides the conflict, for operators.
     pub fn rule(self) -> &'static str {
-        self.words().1
-    }
-
-    /// Label and rule.
-    fn words(self) -> (&'static str, &'static str) {
         match self {
-            ConflictKind::AliasBesideData => {
-                ("alias-beside-data", "other data at the name wins over a CNAME (RFC 2181 section 10.1)")
+            ConflictKind::AliasBesideData => "other data at the name wins over a CNAME (RFC 2181 section 10.1)",
+            ConflictKind::DifferentAliases => "the alias of the member that is listed first stays",
+            ConflictKind::AliasAtApex => "a zone cannot have a CNAME at its apex",
+            ConflictKind::DnameAboveData => "a DNAME cannot stand above the names below it (RFC 6672 section 2.4)",
+            ConflictKind::DelegationAboveData => {
+                "a delegation and what is below it give way to authoritative data that another member has there"
             }
-            ConflictKind::DifferentAliases => {
-                ("different-aliases", "the alias of the member that is listed first stays")
-            }
-            ConflictKind::AliasAtApex => ("alias-at-apex", "a zone cannot have a CNAME at its apex"),
-            ConflictKind::DnameAboveData => {
-                ("dname-above-data", "a DNAME cannot stand above the names below it (RFC 6672 section 2.4)")
-            }
-            ConflictKind::DelegationAboveData => (
-                "delegation-above-data",
-                "a delegation and what is below it give way to authoritative data that another member has there",
-            ),
             ConflictKind::DifferentDelegations => {
-                ("different-delegations", "members delegate the name differently, and the one listed first counts")
+                "members delegate the name differently, and the one listed first counts"
             }
-            ConflictKind::HiddenByDelegation => {
-                ("hidden-by-delegation", "another member delegates a name above, and only that counts below it")
-            }
-            ConflictKind::ServiceText => ("service-text", "the description of the member that is listed first stays"),
-            ConflictKind::SameTarget => {
-                ("same-target", "targets of several members became the same record when they moved")
-            }
-            ConflictKind::NameTooLong => ("name-too-long", "the name would be longer than 255 octets in the region"),
-            ConflictKind::RecordTooLong => {
-                ("record-too-long", "the record would fit no message under its name in the region")
-            }
+            ConflictKind::HiddenByDelegation => "another member delegates a name above, and only that counts below it",
+            ConflictKind::ServiceText => "the description of the member that is listed first stays",
+            ConflictKind::SameTarget => "targets of several members became the same record when they moved",
+            ConflictKind::NameTooLong => "the name would be longer than 255 octets in the region",
+            ConflictKind::RecordTooLong => "the record would fit no message under its name in the region",
         }
     }
 }
 
 /// One conflict at one name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Conflict {
     pub kind: ConflictKind,
-    /// The members whose records are affected, by their position in the plan.
+    /// The member whose records are affected, by its position in the list of members.
     pub member: usize,
     /// Records that are not in the region for it.
     pub dropped: u32,
-    /// The member whose records did it, where that is one that may be far from the name.
+    /// The position of the member whose records did it, where they may be far from the name.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
     pub by: Option<usize>,
 }
 

@@ -10,6 +10,7 @@
 //! RFCs: 1034 section 4.2.2, 1982, 2181 section 10.3, 9471 section 3.
 
 use super::sorted;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -100,8 +101,9 @@ pub enum Reply {
 //--- What is wrong ---
 
 /// Kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Problem {
     /// Answers, but not with authority for the zone.
     Lame,
@@ -130,19 +132,7 @@ pub enum Problem {
 impl Problem {
     /// The metric label.
     pub fn label(self) -> &'static str {
-        match self {
-            Problem::Lame => "lame",
-            Problem::Unreachable => "unreachable",
-            Problem::Stale => "stale",
-            Problem::Ahead => "ahead",
-            Problem::Foreign => "foreign",
-            Problem::NoGlue => "no-glue",
-            Problem::OtherGlue => "other-glue",
-            Problem::Unresolved => "unresolved",
-            Problem::Alias => "alias",
-            Problem::Undelegated => "undelegated",
-            Problem::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// Advice for the operator.
@@ -174,14 +164,14 @@ impl Problem {
 }
 
 /// Fault of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     pub problem: Problem,
     pub text: String,
 }
 
 /// Result of the check of one server, of a name without address, or of the parent zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerCheck {
     /// Name of the server; none for the parent's servers.
     pub name: Option<Name>,
@@ -201,7 +191,7 @@ impl ServerCheck {
 }
 
 /// Result of the check of all name servers of one zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ZoneCheck {
     pub zone: Name,
     /// The parent's servers first.

@@ -30,7 +30,7 @@ pub struct Explained {
 }
 
 /// Order of the members for one client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// None comes first.

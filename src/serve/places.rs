@@ -23,10 +23,11 @@ mod connection;
 pub use connection::{Connection, Measured};
 
 use crate::acl::client_of;
+use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Class of a connection.
@@ -48,7 +49,8 @@ pub struct Room {
 }
 
 /// The limit for which another connection was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Reached {
     Total,
     Client,
@@ -57,10 +59,7 @@ pub enum Reached {
 impl Reached {
     /// The metric label.
     pub fn label(self) -> &'static str {
-        match self {
-            Reached::Total => "total",
-            Reached::Client => "client",
-        }
+        self.into()
     }
 }
 
@@ -86,23 +85,18 @@ impl Places {
 
     /// Changes how many there may be. Those who are there stay; from now on one goes for each that comes.
     pub fn set_room(&self, room: Room) {
-        self.table().room = room;
+        self.table.lock().room = room;
     }
 
     /// Gives a newcomer a place, and tells the limit for which another had to go.
     pub fn enter(self: &Arc<Self>, address: IpAddr, class: Class) -> (Place, Option<Reached>) {
         let client = client_of(address);
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let reached = table.make_room(client, class);
         table.next += 1;
         let connection = Arc::new(Connection::new(client, table.next, self.epoch));
         table.add(connection.clone(), class, Some(connection.since()));
         (Place { places: self.clone(), connection }, reached)
-    }
-
-    /// The table, for a moment.
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,25 +104,25 @@ impl Place {
     /// Takes note that a request is answered for as long as the client takes octets.
     pub fn begin_answer(&self) {
         self.connection.note_request();
-        self.places.table().turn(self.connection.id, |seat| seat.waiting = None);
+        self.places.table.lock().turn(self.connection.id, |seat| seat.waiting = None);
     }
 
     /// Takes note that the next request is waited for.
     pub fn end_answer(&self) {
         self.connection.note_request();
         let since = self.connection.since();
-        self.places.table().turn(self.connection.id, |seat| seat.waiting = Some(since));
+        self.places.table.lock().turn(self.connection.id, |seat| seat.waiting = Some(since));
     }
 
     /// Takes note that the connection has a right to reserved places.
     pub fn reserve(&self) {
-        self.places.table().turn(self.connection.id, |seat| seat.class = Class::Reserved);
+        self.places.table.lock().turn(self.connection.id, |seat| seat.class = Class::Reserved);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.table().remove(self.connection.id);
+        self.places.table.lock().remove(self.connection.id);
     }
 }
 

@@ -8,9 +8,9 @@
 
 use crate::acl::client_of;
 use crate::serve::xfr::Refusal;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use wire::tsig::TsigError;
 
 /// Clients that are told apart for each reason.
@@ -61,7 +61,7 @@ fn is_recent(at: u64, now: u64, pause: u64) -> bool {
 impl Refusals {
     /// Takes note of a refusal, and says what it is worth.
     pub fn note(&self, reason: Reason, address: IpAddr, now: u64) -> Notice {
-        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.0.lock();
         groups.entry(reason).or_default().note(client_of(address), now)
     }
 }
@@ -158,9 +158,9 @@ mod tests {
         let first = note_all(&mut flood(0, 50));
         assert_eq!((lines(first.clone(), LINE), lines(first, Notice::Overflow)), (CLIENTS, 1));
         assert_eq!(refusals.note(REFUSED, address(1), 50), LINE);
-        assert_eq!(refusals.0.lock().unwrap()[&LATE].clients.len(), CLIENTS);
+        assert_eq!(refusals.0.lock()[&LATE].clients.len(), CLIENTS);
         let second = note_all(&mut flood(20_000, 50 + PAUSE));
         assert_eq!((lines(second.clone(), LINE), lines(second, Notice::Overflow)), (CLIENTS, 1), "once an hour");
-        assert_eq!(refusals.0.lock().unwrap()[&LATE].clients.len(), CLIENTS);
+        assert_eq!(refusals.0.lock()[&LATE].clients.len(), CLIENTS);
     }
 }

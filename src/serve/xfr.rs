@@ -42,7 +42,8 @@ const NODES_AT_ONCE: usize = 32;
 const RECORDS_AT_ONCE: usize = 64;
 
 /// Kind of an answer to a request for a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Kind {
     Axfr,
     Ixfr,
@@ -55,21 +56,18 @@ pub enum Kind {
 impl Kind {
     /// The metric label.
     pub fn label(self) -> &'static str {
-        match self {
-            Kind::Axfr => "axfr",
-            Kind::Ixfr => "ixfr",
-            Kind::IxfrFull => "ixfr-full",
-            Kind::Current => "current",
-        }
+        self.into()
     }
 }
 
 /// Reason for which a client gets no transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Refusal {
     #[error("the server is not authoritative for the zone")]
     NotAuthoritative,
     #[error("neither its address nor its key may transfer the zone")]
+    #[strum(serialize = "refused")]
     Prohibited,
     #[error("an IXFR request holds exactly one SOA, that of the zone")]
     Malformed,
@@ -86,15 +84,7 @@ pub enum Refusal {
 impl Refusal {
     /// The metric label.
     pub fn label(self) -> &'static str {
-        match self {
-            Refusal::NotAuthoritative => "not-authoritative",
-            Refusal::Prohibited => "refused",
-            Refusal::Malformed => "malformed",
-            Refusal::NotReady => "not-ready",
-            Refusal::Expired => "expired",
-            Refusal::Busy => "busy",
-            Refusal::Tls => "tls",
-        }
+        self.into()
     }
 
     /// The response code and the extended error that goes with it.

@@ -10,6 +10,7 @@ use crate::source::shell::{Facilities, Handle, Shared, SourceKind};
 use crate::source::{News, Update};
 use crate::static_zone::{StaticZonePlan, build};
 use crate::zone::{Zone, ZoneError};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -17,8 +18,9 @@ use std::time::{Instant, SystemTime};
 /// The kind of source that has its records from the configuration.
 pub struct Configured;
 
-/// Status of a zone of our own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Status of a zone that is made of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Own")]
 pub struct StaticZoneStatus {
     /// Time at which the configuration was read that has it.
     pub configured: i64,
@@ -28,7 +30,7 @@ pub struct StaticZoneStatus {
 }
 
 /// A service and its endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServiceStatus {
     #[serde(rename = "type")]
     pub kind: String,

@@ -31,7 +31,7 @@ impl Tally {
 }
 
 /// Progress of a transfer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Progress {
     /// Time since it began.
     pub milliseconds: u64,
@@ -53,12 +53,14 @@ impl Progress {
 }
 
 /// A transfer that runs.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "RunningTransfer")]
 pub struct Running {
     pub primary: SocketAddr,
     /// `axfr` or `ixfr`, as it was asked for.
+    #[schemars(extend("enum" = ["axfr", "ixfr"]))]
     pub kind: &'static str,
-    /// Time of its beginning, in Unix seconds.
+    /// Time of its beginning.
     pub since: i64,
     #[serde(flatten)]
     pub progress: Progress,

@@ -16,7 +16,7 @@ use wire::name::Name;
 use wire::serial::Serial;
 
 /// Activity of the zone's task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
     #[default]
@@ -42,7 +42,8 @@ impl Activity {
 }
 
 /// Status of one primary.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Primary")]
 pub struct PrimaryStatus {
     pub address: SocketAddr,
     /// Serial in its last SOA answer or zone transfer.
@@ -53,15 +54,16 @@ pub struct PrimaryStatus {
     pub success: Option<i64>,
     /// Failed attempts since.
     pub failures: u32,
-    /// Set where CNS may have stopped announcing changes; none for other primaries.
+    /// Set where CNS may have stopped announcing changes to us; none for other primaries.
     pub silence: Option<SilenceStatus>,
     /// Label of the last failure, so that the log tells each failure once.
     #[serde(skip)]
     pub reason: Option<&'static str>,
 }
 
-/// A version that waits for confirmation (see `guard`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+/// A version that waits for confirmation because it has lost most names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "HeldTransfer")]
 pub struct HeldStatus {
     pub serial: Serial,
     pub names: u64,
@@ -74,8 +76,8 @@ impl From<&Held> for HeldStatus {
     }
 }
 
-/// Older serials that the zone may go back to (see `serial_regression`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+/// Older serials that the zone may go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct RegressionStatus {
     /// The newest of them.
     pub serial: Serial,
@@ -102,14 +104,14 @@ impl RegressionStatus {
     }
 }
 
-/// Records whose removal was in doubt (see `doubt`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+/// Records whose removal was in doubt, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct DoubtStatus {
     /// Questions that primaries were asked.
     pub questions: u64,
     /// Records that stayed because a primary still had them.
     pub vetoed: u64,
-    /// Records that stay because no primary answers for them.
+    /// Records that stay at the moment because no primary answers for them.
     pub records: u64,
 }
 
@@ -117,11 +119,13 @@ pub struct DoubtStatus {
 const REMEMBERED: usize = 32;
 
 /// A transfer that was tried.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Transfer")]
 pub struct TransferNote {
     /// Time of its end.
     pub at: i64,
     /// `axfr` or `ixfr`.
+    #[schemars(extend("enum" = ["axfr", "ixfr"]))]
     pub kind: &'static str,
     /// `ok`, or why not, as the metrics label it.
     pub result: &'static str,
@@ -132,8 +136,9 @@ pub struct TransferNote {
     pub milliseconds: u64,
 }
 
-/// Status of one zone's way in.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+/// Status of a zone that is transferred.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Primaries")]
 pub struct Status {
     pub zone: Name,
     pub activity: Activity,
@@ -148,7 +153,7 @@ pub struct Status {
     pub doubts: DoubtStatus,
     /// Refreshes in a row in which every answer had a serial older than ours.
     pub older_answers: u32,
-    /// Until when our copy is kept against them.
+    /// Older serials that the zone may go back to; until then our copy is kept against them.
     #[serde(rename = "setback")]
     pub regression: Option<RegressionStatus>,
     /// The last transfers, oldest first; too many for every overview.
@@ -191,15 +196,15 @@ pub fn unix_before(age: Duration) -> i64 {
 }
 
 /// The silence of a CNS, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct SilenceStatus {
-    /// Until when it is assumed, in Unix seconds; none while it is not.
+    /// Until when it is assumed, and its zones are polled every 10 s; none while it is not.
     pub until: Option<i64>,
     /// True if CNS' time is still to be started by a transfer.
     pub owed: bool,
     /// Questions at our own serial that were answered, since the start.
     pub questions: u64,
-    /// Time of the last of them, in Unix seconds.
+    /// Time of the last of them.
     pub asked: Option<i64>,
 }
 

@@ -53,7 +53,7 @@ impl Value {
     }
 
     /// The value as HTML, seen from a moment.
-    fn cell(self, now: i64) -> Cell {
+    pub fn cell(self, now: i64) -> Cell {
         match self {
             Value::Name(name) => zone_link(&name),
             Value::Mark(mark) => Cell(mark.to_string()),

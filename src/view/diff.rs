@@ -14,6 +14,7 @@ use super::text::RecordText;
 use crate::control::Reply;
 use crate::publish::Served;
 use crate::zone::{Block, Delta, Editor, History, Record, Zone};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
@@ -40,6 +41,18 @@ pub enum DiffError {
     Oldest(Name, Serial),
     #[error("the history of zone {0} has a gap; try again")]
     Gap(Name),
+}
+
+/// The records in which two versions of a zone differ.
+#[derive(Serialize, JsonSchema)]
+pub struct Diff<'a> {
+    zone: &'a Name,
+    from: Serial,
+    to: Serial,
+    removed: Vec<RecordDiff>,
+    added: Vec<RecordDiff>,
+    /// Records that are left out.
+    more: usize,
 }
 
 /// Records that only one of two versions of a zone has.
@@ -111,9 +124,7 @@ impl Changes {
         let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
         let (removed, added): (Vec<RecordDiff>, Vec<RecordDiff>) =
             self.iter().take(limit).partition(|change| change.sign == '-');
-        json!({
-            "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added, "more": more,
-        })
+        json!(Diff { zone: &self.zone, from: self.from, to: self.to, removed, added, more })
     }
 }
 
@@ -174,7 +185,8 @@ fn name_serials(history: &History, present: Serial) -> String {
 //--- Changes ---
 
 /// A record that came or went.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ChangedRecord")]
 pub struct RecordDiff {
     /// `+` or `-`.
     #[serde(skip)]

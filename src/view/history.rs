@@ -12,6 +12,7 @@ use crate::control::Reply;
 use crate::metrics::unix_seconds;
 use crate::publish::{Published, Served};
 use crate::zone::{Block, Cause, HistoryStep};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -25,12 +26,12 @@ const LISTED: usize = 20;
 const TOLD_CAUSES: usize = 4;
 
 /// Version, with its difference from the one before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Version {
     pub serial: Serial,
     /// The serial of the version before it.
     pub from: Serial,
-    /// Unix time at which it came.
+    /// Time at which it came; none where nobody noted it.
     pub at: Option<i64>,
     /// Names whose records differ.
     pub names: usize,
@@ -66,7 +67,8 @@ impl Version {
 }
 
 /// A zone's versions.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "History")]
 pub struct Versions {
     pub zone: Name,
     /// The version that is served.
@@ -77,7 +79,7 @@ pub struct Versions {
     pub more: usize,
     /// The oldest version that can be compared with.
     pub oldest: Option<Serial>,
-    /// Unix time at which that came.
+    /// Time at which that came.
     pub oldest_at: Option<i64>,
 }
 

@@ -8,8 +8,9 @@
 use crate::daemon::sources::{Source, Sources};
 use crate::publish::Publisher;
 use crate::terminal::{Bar, Bars};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::name::Name;
 
@@ -43,19 +44,14 @@ impl Loading {
 
     /// Notes that a zone's file is read, until what this returns is dropped.
     pub fn read_file<'a>(&'a self, zone: &'a Name) -> ReadingFile<'a> {
-        self.reading().insert(zone.clone(), Instant::now());
+        self.reading.lock().insert(zone.clone(), Instant::now());
         ReadingFile { loading: self, zone }
-    }
-
-    /// The zones whose files are being read, for a moment.
-    fn reading(&self) -> MutexGuard<'_, HashMap<Name, Instant>> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The zones that are on their way for longer than a moment, with the records that have come and words.
     fn find(&self, sources: &Sources, publisher: &Publisher) -> BTreeMap<String, (u64, String)> {
         let slow = |since: &Instant| since.elapsed() >= MOMENT;
-        let reading = self.reading();
+        let reading = self.reading.lock();
         let mut found: BTreeMap<String, (u64, String)> = reading
             .iter()
             .filter(|(_, since)| slow(since))
@@ -94,6 +90,6 @@ pub struct ReadingFile<'a> {
 
 impl Drop for ReadingFile<'_> {
     fn drop(&mut self) {
-        self.loading.reading().remove(self.zone);
+        self.loading.reading.lock().remove(self.zone);
     }
 }

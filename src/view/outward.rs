@@ -9,13 +9,14 @@ use crate::notify::{Notifier, TargetStatus};
 use crate::publish::{Published, Served};
 use prometheus::core::Collector;
 use prometheus::proto::Metric;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
 
 /// Number of transfers of a zone in one direction, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TransferCounts {
     /// Incremental transfers (IXFR).
     pub incremental: u64,
@@ -24,7 +25,7 @@ pub struct TransferCounts {
 }
 
 /// A zone's past and its ways out.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outward {
     pub history: HistoryReport,
     pub secondaries: Vec<TargetStatus>,
@@ -35,7 +36,8 @@ pub struct Outward {
 }
 
 /// Extent of a zone's history.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "HistoryReach")]
 pub struct HistoryReport {
     /// Versions before the present one.
     pub versions: usize,

@@ -1,7 +1,7 @@
 //! Status page and API: all that is known, read-only, for browsers and programs.
 //!
 //! Pages are written on the server, work without scripts, and are kept current by server-sent events (`live`). The
-//! API gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
+//! API gives the same as JSON; `openapi` describes it. Whoever wants to change something needs the control socket.
 //!
 //! Invariants: nothing here changes anything; a page loads nothing from elsewhere and runs no script but its own
 //! (Content Security Policy, Level 3); each response is of one moment, and none waits longer than the client's
@@ -16,6 +16,7 @@ mod explain;
 mod hosts;
 mod live;
 mod notes;
+pub mod openapi;
 mod overview;
 pub mod parts;
 pub mod rows;
@@ -156,6 +157,7 @@ impl Page {
             ["page.js"] => asset("text/javascript; charset=utf-8", SCRIPT),
             ["icon.svg"] => asset("image/svg+xml", ICON),
             ["events"] => self.events(query.get("of").map_or("/", String::as_str)),
+            ["api", "v1", "openapi.json"] => api::whole(200, openapi::DESCRIPTION.clone()),
             ["api", "v1", ref rest @ ..] => self.api(rest, &query).await,
             ["api", ..] => api::failure(404, api::NO_PATH),
             ["lookup"] => self.or_problem(self.lookup_page(&query).await),

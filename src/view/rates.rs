@@ -8,9 +8,11 @@
 
 use crate::metrics::{Metrics, QueryTotals, RCODES, TRANSPORTS};
 use crate::publish::{Publisher, Tally};
+use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -37,8 +39,8 @@ pub struct Rates {
     task: AbortHandle,
 }
 
-/// Queries a second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// Queries a second, means over the last ten seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct QueryRates {
     /// All queries since the start.
     pub total: u64,
@@ -52,15 +54,15 @@ pub struct QueryRates {
 }
 
 /// Queries a second that lead to one zone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ZoneRates {
     pub per_second: f64,
-    /// Queries a second by response code, the rare ones together.
+    /// Queries a second by response code, the rare ones together as `other`.
     pub rcodes: BTreeMap<&'static str, f64>,
 }
 
 /// Queries a second, now and before.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Queries {
     #[serde(flatten)]
     pub rates: QueryRates,
@@ -84,7 +86,7 @@ impl Rates {
                 clock.tick().await;
                 let (at, totals, published) = (Instant::now(), metrics.query_totals(), publisher.load());
                 let zones = published.iter().map(|served| (served.origin.clone(), served.tally.read())).collect();
-                let mut samples = filled.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut samples = filled.lock();
                 if samples.len() > SAMPLES {
                     samples.pop_front();
                 }
@@ -98,7 +100,7 @@ impl Rates {
 
     /// The rates of the last minutes.
     pub fn read(&self) -> Queries {
-        summarize(&self.samples.lock().unwrap_or_else(PoisonError::into_inner))
+        summarize(&self.samples.lock())
     }
 }
 

@@ -20,6 +20,7 @@ use crate::schedule::next_run;
 use crate::state::StateStatus;
 use crate::transfer;
 use indicatif::BinaryBytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -28,14 +29,16 @@ use std::time::Instant;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Report on all zones or some, as `--json` prints it.
-#[derive(Serialize)]
+/// Status of all zones or some, as `aggregator status --json` prints it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Status")]
 pub struct Report {
     pub version: &'static str,
     pub uptime_seconds: u64,
     pub config: String,
-    /// Unix time of the next full audit.
+    /// Time of the next full audit.
     pub next_audit: Option<i64>,
+    /// Number of publications.
     pub generation: u64,
     /// State of the folder that outlives the process.
     pub state: StateReport,
@@ -50,8 +53,9 @@ pub struct Report {
     pub name_servers: Vec<ProbeReport>,
 }
 
-/// The folder that keeps zones over a restart.
-#[derive(Serialize)]
+/// The folder that outlives the process, and keeps zones over a restart.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StateFolder")]
 pub struct StateReport {
     /// Path of the folder; none if it is switched off.
     pub folder: Option<PathBuf>,
@@ -60,7 +64,6 @@ pub struct StateReport {
     pub error: Option<String>,
     /// Bytes of all files of zones.
     pub bytes: u64,
-    /// Unix time.
     pub last_written: Option<i64>,
 }
 
@@ -96,8 +99,9 @@ impl StateReport {
     }
 }
 
-/// The budget of memory.
-#[derive(Serialize)]
+/// The budget of memory, and what is taken of it, in octets.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Memory")]
 pub struct MemoryReport {
     /// Octets of all parts together.
     pub used: u64,
@@ -128,8 +132,9 @@ impl MemoryReport {
     }
 }
 
-/// A source zone from both sides.
-#[derive(Serialize)]
+/// A source zone.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Zone")]
 pub struct ZoneReport {
     #[serde(flatten)]
     pub kept: ZoneStatus,
@@ -154,8 +159,9 @@ impl ZoneReport {
     }
 }
 
-/// A region from both sides.
-#[derive(Serialize)]
+/// A region: members, united.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Region")]
 pub struct RegionReport {
     #[serde(flatten)]
     pub kept: RegionStatus,
@@ -167,7 +173,8 @@ pub struct RegionReport {
 }
 
 /// The catalog zone.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Catalog")]
 pub struct CatalogReport {
     pub zone: Name,
     pub serial: Option<Serial>,

@@ -8,11 +8,13 @@
 use crate::merge::AnswersPlan;
 use crate::publish::Published;
 use crate::zone::{Large, RESOLVER_RECORDS, SizeLimit};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::name::Name;
 
 /// Sizes of the sets of a zone or region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Sizes")]
 pub struct SizesReport {
     /// Records of the largest set; 0 without any.
     pub most_records: u32,

@@ -6,6 +6,7 @@ use crate::clients::{Clients, Home};
 use crate::keeper::Snapshot;
 use crate::publish::Served;
 use crate::select::{Nearness, Orders};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write;
 use wire::name::Name;
@@ -13,32 +14,34 @@ use wire::name::Name;
 /// Homes that the text tells of; `--json` has all.
 const LISTED: usize = 8;
 
-/// How the clients of a region are steered at present.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Whose clients get which members' records first at present, and where their answers came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Steering")]
 pub struct SteeringReport {
     /// Zones of which clients are known, as the configuration has them.
     pub homes: Vec<HomeReport>,
     /// Answers to clients without a home here, since the start.
     pub answers_without_home: u64,
-    /// Names of which members give addresses of different families.
+    /// Names at which some members have addresses of one family only.
     pub uneven_names: u32,
 }
 
 /// A zone of which clients are known, in one region.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HomeReport {
     pub home: Name,
     /// Prefixes of its clients.
     pub prefixes: usize,
     /// The members, the nearest first; none if it is no home in this region.
     pub members: Vec<NearMember>,
-    /// Answers to its clients since the start, from it and from other members.
+    /// Answers to its clients since the start that came from it.
     pub answers_home: u64,
+    /// Those that came from other members.
     pub answers_elsewhere: u64,
 }
 
 /// A member, seen from a home.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NearMember {
     pub zone: Name,
     /// True if it was not refreshed for longer than `stale_after`.

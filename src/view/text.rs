@@ -4,6 +4,7 @@
 
 use crate::metrics::unix_seconds;
 use crate::timestamp::format_timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -72,7 +73,7 @@ pub fn because(before: &str, reason: &Option<String>) -> String {
 }
 
 /// A record as zone files have it, without its owner.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RecordText {
     #[serde(rename = "type")]
     pub rtype: String,

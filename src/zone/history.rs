@@ -9,6 +9,7 @@
 //! Cost: cloning O(1), pushing O(log steps), searching O(steps).
 
 use crate::zone::Delta;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub fn share_of_total(mut sizes: Vec<usize>, total: usize) -> usize {
 //--- Step ---
 
 /// Cause of a version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Cause {
     /// The zone's source has another version.

@@ -19,7 +19,7 @@ pub const RESOLVER_RECORDS: u32 = 100;
 const AROUND_BYTES: usize = 12 + 32 + 4 + OPT_BYTES;
 
 /// Limits that a set can be over, for metrics and words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SizeLimit {
     /// What fits into a response over UDP (RFC 9715 appendix A), so that clients ask again over TCP.
@@ -45,10 +45,13 @@ impl SizeLimit {
 }
 
 /// Numbers of sets over each limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Large {
+    /// Sets that do not fit a response over UDP.
     pub datagram: u32,
+    /// Sets of more records than resolvers take, which is 100.
     pub resolvers: u32,
+    /// Sets that do not fit any message.
     pub message: u32,
 }
 

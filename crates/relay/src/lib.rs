@@ -15,6 +15,7 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, Interest};
 use tokio::net::{TcpListener, TcpStream};
@@ -111,7 +112,7 @@ impl Relay {
 
     /// Fault of the server when it was last asked, if any.
     pub fn fault(&self) -> Option<Fault> {
-        lock(&self.fault).clone()
+        self.fault.lock().clone()
     }
 }
 
@@ -119,11 +120,6 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// The fault, for a moment.
-fn lock(fault: &Mutex<Option<Fault>>) -> MutexGuard<'_, Option<Fault>> {
-    fault.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Accepts connections of this process and joins each to one with the server.
@@ -150,7 +146,7 @@ async fn serve(listener: TcpListener, target: Target, fault: Arc<Mutex<Option<Fa
                     sleep_until(ready).await;
                     let found = join(&mut stream, &target).await;
                     // The library learns of the end by the end of the stream; whoever asks why then finds it here.
-                    lock(&fault).clone_from(&found);
+                    fault.lock().clone_from(&found);
                     found.is_some()
                 });
             }
@@ -274,7 +270,7 @@ async fn pass_requests(from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin
             && !std::mem::take(&mut is_first)
         {
             let is_list = LISTS.contains(&i32::from_be_bytes(*operation));
-            asked.lock().unwrap_or_else(PoisonError::into_inner).insert(i32::from_be_bytes(*number), is_list);
+            asked.lock().insert(i32::from_be_bytes(*number), is_list);
         }
         pass_frame(&mut from, &mut to, length, head).await?;
     }
@@ -303,7 +299,7 @@ async fn pass_replies(
             && !std::mem::take(&mut is_first)
         {
             let number = i32::from_be_bytes(*number);
-            let is_list = asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            let is_list = asked.lock().remove(&number);
             // Negative numbers are those of events and of what is never a list. One that nobody has asked with yet
             // could otherwise be the reply to a list before that is known to be one.
             let is_list = is_list.or((number < 0).then_some(false)).ok_or(End::Refused(Fault::Unasked))?;

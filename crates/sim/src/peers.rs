@@ -9,9 +9,9 @@
 //!
 //! Cost: a question for each transfer, a look at each zone in every interval.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
@@ -73,11 +73,6 @@ pub enum Errand {
 }
 
 impl Peers {
-    /// The secondaries, for a moment.
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Peer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Follows a secondary from now on, which is reached at this address and port.
     pub fn follow(&self, server: SocketAddr, times: Times) {
         let peer = Peer {
@@ -91,24 +86,24 @@ impl Peers {
             next_round: Instant::now(),
             checks: Vec::new(),
         };
-        self.lock().insert(server.ip(), peer);
+        self.0.lock().insert(server.ip(), peer);
     }
 
     /// Returns true if the secondary is told nothing.
     pub fn is_silent(&self, peer: IpAddr) -> bool {
-        self.lock().get(&peer).is_some_and(|peer| peer.failures >= MOST_FAILURES)
+        self.0.lock().get(&peer).is_some_and(|peer| peer.failures >= MOST_FAILURES)
     }
 
     /// Notes a transfer to an address.
     pub fn note_transfer(&self, client: IpAddr, zone: &Name, serial: Serial) {
-        if let Some(peer) = self.lock().get_mut(&client) {
+        if let Some(peer) = self.0.lock().get_mut(&client) {
             peer.checks.push((Instant::now() + peer.times.check, zone.clone(), serial));
         }
     }
 
     /// Takes what a secondary showed after a transfer.
     pub fn note_serial(&self, client: IpAddr, zone: Name, sent: Serial, shown: Serial) {
-        if let Some(peer) = self.lock().get_mut(&client)
+        if let Some(peer) = self.0.lock().get_mut(&client)
             && shown.0 >= sent.0
         {
             peer.serials.insert(zone, shown);
@@ -119,7 +114,7 @@ impl Peers {
 
     /// Takes a reply to NOTIFY.
     pub fn note_reply(&self, client: SocketAddr, message: &[u8]) {
-        if let Some(peer) = self.lock().get_mut(&client.ip())
+        if let Some(peer) = self.0.lock().get_mut(&client.ip())
             // NOERROR, and the question with it.
             && message.len() > 12 && message[3] & 0x0f == 0 && message[5] == 1
             && peer.waiting.remove(&u16::from_be_bytes([message[0], message[1]])).is_some()
@@ -132,7 +127,7 @@ impl Peers {
     pub fn errands(&self, zones: &HashMap<Name, Serial>) -> Vec<Errand> {
         let now = Instant::now();
         let mut errands = Vec::new();
-        for peer in self.lock().values_mut() {
+        for peer in self.0.lock().values_mut() {
             let before = peer.waiting.len();
             peer.waiting.retain(|_, due| now < *due);
             let failed = (before - peer.waiting.len()) as u32;
@@ -237,10 +232,10 @@ mod tests {
         let mut reply = announcements(&peers, 2).remove(0);
         let without_question = [&reply[..5], &[0], &reply[6..]].concat();
         peers.note_reply(client, &without_question);
-        assert_eq!(peers.lock()[&client.ip()].failures, 4);
+        assert_eq!(peers.0.lock()[&client.ip()].failures, 4);
         reply[2] |= 0x80;
         peers.note_reply(client, &reply);
-        assert_eq!(peers.lock()[&client.ip()].failures, 0);
+        assert_eq!(peers.0.lock()[&client.ip()].failures, 0);
         (0..6).for_each(|_| drop(announcements(&peers, 2)));
         assert!(peers.is_silent(client.ip()) && announcements(&peers, 3).is_empty());
     }

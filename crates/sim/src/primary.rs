@@ -16,9 +16,10 @@ use super::peers::{Errand, Peers, Times, announcement, ask_serial};
 use super::store::Stored;
 use super::zone::Zone;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -84,11 +85,6 @@ pub struct Tally {
 }
 
 impl Shared {
-    /// The tally, for a moment.
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes one zone in place; nothing happens if it is not there.
     fn change(&self, origin: &Name, change: impl Fn(&mut Stored)) {
         self.zones.rcu(|zones| {
@@ -100,23 +96,18 @@ impl Shared {
         });
     }
 
-    /// Behaviour of the primary at the moment.
-    fn manner(&self) -> MutexGuard<'_, Manner> {
-        self.manner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a question for records below the apex, and turns it away if that is the manner.
     fn refuse(&self, query: &Query) -> Option<Vec<u8>> {
         if query.wants_transfer() || self.zones.load().contains_key(query.name.to_lowercase().as_wire()) {
             return None;
         }
-        self.tally().questions += 1;
-        self.manner().refuses.then(|| Response::new(query, 0, Rcode::Refused).finish())
+        self.tally.lock().questions += 1;
+        self.manner.lock().refuses.then(|| Response::new(query, 0, Rcode::Refused).finish())
     }
 
     /// Sends a whole zone in its own time, while commits go on.
     async fn scan(&self, stream: &mut TcpStream, stored: &Stored, query: &Query) -> io::Result<()> {
-        let pause = self.manner().scan_pause;
+        let pause = self.manner.lock().scan_pause;
         let mut scan = Scan::new(stored, query);
         loop {
             sleep(pause).await;
@@ -136,7 +127,7 @@ impl Shared {
             return Some(Reply::Messages(vec![refusal]));
         }
         let Some((kind, messages)) = answer_stream(&zones, query) else {
-            self.tally().fatal += 1;
+            self.tally.lock().fatal += 1;
             return None;
         };
         if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
@@ -145,13 +136,13 @@ impl Shared {
             self.peers.note_transfer(client, origin, serial);
             if kind == Kind::Whole {
                 self.change(origin, Stored::note_whole);
-                self.tally().again += u64::from(query.serial == Some(serial));
-                self.tally().whole += 1;
+                self.tally.lock().again += u64::from(query.serial == Some(serial));
+                self.tally.lock().whole += 1;
             } else {
                 self.change(origin, Stored::note_steps);
-                self.tally().steps += 1;
+                self.tally.lock().steps += 1;
             }
-            let takes_time = kind == Kind::Whole && self.manner().scan_pause > Duration::ZERO;
+            let takes_time = kind == Kind::Whole && self.manner.lock().scan_pause > Duration::ZERO;
             if takes_time && stored.lapses.scan.is_none() {
                 return Some(Reply::Scan(stored.clone()));
             }
@@ -215,12 +206,12 @@ impl Primary {
 
     /// Has scans pause between two parts, so that a commit can happen in the middle of one.
     pub fn set_scan_pause(&self, pause: Duration) {
-        self.shared.manner().scan_pause = pause;
+        self.shared.manner.lock().scan_pause = pause;
     }
 
     /// Refuses questions for anything but zones and their apexes, or answers them again.
     pub fn set_refusing(&self, refuses: bool) {
-        self.shared.manner().refuses = refuses;
+        self.shared.manner.lock().refuses = refuses;
     }
 
     /// Keeps this and nothing else of a zone.
@@ -255,7 +246,7 @@ impl Primary {
 
     /// Counts of what the primary was asked so far.
     pub fn tally(&self) -> Tally {
-        *self.shared.tally()
+        *self.shared.tally.lock()
     }
 
     /// Makes the primary unreachable, as when its datacenter is cut off, or reachable again.
@@ -309,7 +300,7 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
         let query = match Query::read(&buffer[..length]) {
             Ok(query) => query,
             Err(unanswered) => {
-                shared.tally().unreadable += u64::from(unanswered == Unanswered::Unreadable);
+                shared.tally.lock().unreadable += u64::from(unanswered == Unanswered::Unreadable);
                 if unanswered == Unanswered::Response {
                     shared.peers.note_reply(client, &buffer[..length]);
                 }
@@ -323,7 +314,7 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
                 let _ = socket.send_to(&answer, client).await;
             }
             None => {
-                shared.tally().fatal += 1;
+                shared.tally.lock().fatal += 1;
                 tracing::warn!(target: TARGET, %client, name = %query.name, "question that would stop CNS");
             }
         }
@@ -396,7 +387,7 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
             // Silence, but the connection stays.
             Err(Unanswered::Opcode) => continue,
             Err(unreadable) => {
-                shared.tally().unreadable += 1;
+                shared.tally.lock().unreadable += 1;
                 return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable));
             }
         };

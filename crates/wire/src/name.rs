@@ -10,7 +10,8 @@
 //!
 //! Cost: O(octets) for everything; cloning a `Name` is one reference count.
 
-use std::borrow::Borrow;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -173,6 +174,17 @@ impl fmt::Debug for Name {
 impl serde::Serialize for Name {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Name {
+    fn schema_name() -> Cow<'static, str> {
+        "Name".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description = "A domain name with its dot at the end, in the form of zone files.";
+        json_schema!({ "type": "string", "description": description })
     }
 }
 

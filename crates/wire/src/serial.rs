@@ -5,9 +5,10 @@
 
 use std::fmt;
 
-/// A zone's serial number (RFC 1035 section 3.3.13).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+/// A serial number of a zone (RFC 1035 section 3.3.13); newer and older as RFC 1982 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
+#[schemars(extend("maximum" = u32::MAX))]
 pub struct Serial(pub u32);
 
 impl Serial {

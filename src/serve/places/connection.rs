@@ -4,9 +4,10 @@
 //!
 //! Cost: 10 counters for each connection; O(1) for each write.
 
+use parking_lot::Mutex;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
@@ -59,7 +60,7 @@ impl Connection {
 
     /// Octets that the client has taken within the last ten seconds.
     pub fn taken_lately(&self) -> u64 {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).sum(self.epoch.elapsed().as_secs())
+        self.taken.lock().sum(self.epoch.elapsed().as_secs())
     }
 
     /// A stream of this connection, whose written octets count as taken.
@@ -71,7 +72,7 @@ impl Connection {
     /// Counts octets that the client has taken.
     fn take(&self, octets: usize) {
         let now = self.epoch.elapsed().as_secs();
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).add(now, octets as u64);
+        self.taken.lock().add(now, octets as u64);
     }
 
     /// Tells whoever serves the connection to end it.

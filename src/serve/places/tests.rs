@@ -14,7 +14,7 @@ fn room(total: usize, per_client: usize, reserved: usize) -> Room {
 
 /// Returns true if a connection has lost its place.
 fn is_displaced(place: &Place) -> bool {
-    !place.places.table().seats.contains_key(&place.connection.id)
+    !place.places.table.lock().seats.contains_key(&place.connection.id)
 }
 
 /// Lists the connections that have lost their places, by position.
@@ -110,7 +110,7 @@ async fn reserved_places_are_not_for_others() {
     assert!(displaced(&more).is_empty());
     let others = open(&places, &(200..206).collect::<Vec<_>>()).await;
     assert!(displaced(&others).is_empty());
-    assert_eq!(places.table().groups.each_ref().map(|group| group.total), [6, 2]);
+    assert_eq!(places.table.lock().groups.each_ref().map(|group| group.total), [6, 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn nothing_is_left_of_those_who_have_gone() {
             5 if !held.is_empty() => held[pick(held.len())].end_answer(),
             _ => {}
         }
-        let table = places.table();
+        let table = places.table.lock();
         let totals = table.groups.each_ref().map(|group| group.total);
         assert!(totals[0] <= 40 && totals[0] + totals[1] <= 50, "{totals:?}");
         assert_eq!(totals[0] + totals[1], table.seats.len());
@@ -153,6 +153,6 @@ async fn nothing_is_left_of_those_who_have_gone() {
         }
     }
     drop(held);
-    let table = places.table();
+    let table = places.table.lock();
     assert!(table.seats.is_empty() && table.groups.iter().all(|group| group.clients.is_empty() && group.total == 0));
 }

@@ -44,7 +44,8 @@ struct Pace<'a> {
 }
 
 /// Reason for which octets were not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 enum Cut {
     /// The client takes less than the least rate.
     Slow,
@@ -57,11 +58,7 @@ enum Cut {
 impl Cut {
     /// The metric label.
     fn label(self) -> &'static str {
-        match self {
-            Cut::Slow => "slow",
-            Cut::Displaced => "displaced",
-            Cut::Aborted => "aborted",
-        }
+        self.into()
     }
 }
 

@@ -14,10 +14,11 @@
 
 use super::send::{FRAME_BYTES, LEAST_RATE};
 use crate::serve::places::Connection;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
@@ -69,7 +70,7 @@ struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.slots.running().remove(&self.id);
+        self.slots.running.lock().remove(&self.id);
     }
 }
 
@@ -90,7 +91,7 @@ impl XfrSlots {
     pub async fn take(&self, connection: &Arc<Connection>) -> Option<XfrSlot<'_>> {
         let client = connection.client;
         let queue = {
-            let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut by_client = self.by_client.lock();
             by_client.entry(client).or_insert_with(|| Arc::new(Semaphore::new(MAX_PER_CLIENT))).clone()
         };
         let place = Place { slots: self, client, queue: Some(queue.clone()) };
@@ -103,7 +104,7 @@ impl XfrSlots {
             }
         };
         let id = connection.id;
-        self.running().insert(id, Running { connection: connection.clone(), begun: Instant::now() });
+        self.running.lock().insert(id, Running { connection: connection.clone(), begun: Instant::now() });
         Some(XfrSlot {
             _entry: Entry { slots: self, id },
             _permits: permits,
@@ -114,7 +115,7 @@ impl XfrSlots {
 
     /// Cuts a transfer that must not keep a client from its slot, if there is one.
     fn make_room(&self, client: IpAddr) {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         running.values().for_each(|running| *counts.entry(running.connection.client).or_default() += 1);
         let own = counts.get(&client).copied().unwrap_or(0);
@@ -136,16 +137,11 @@ impl XfrSlots {
             chosen.connection.displace();
         }
     }
-
-    /// The transfers under way, for a moment.
-    fn running(&self) -> MutexGuard<'_, HashMap<u64, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut by_client = self.slots.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_client = self.slots.by_client.lock();
         self.queue = None;
         // Others of this client have the queue from here only, and under this lock.
         if by_client.get(&self.client).is_some_and(|queue| Arc::strong_count(queue) == 1) {
@@ -196,7 +192,7 @@ mod tests {
         });
         drop(late.expect("the slot that was given back"));
         drop(held);
-        assert!(slots.by_client.lock().unwrap().is_empty() && slots.running().is_empty(), "clients are forgotten");
+        assert!(slots.by_client.lock().is_empty() && slots.running.lock().is_empty(), "clients are forgotten");
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,7 +211,7 @@ mod tests {
         };
         let (slot, ()) = tokio::join!(slots.take(&newcomer.connection), cut);
         assert_eq!((slot.is_some(), begun.elapsed()), (true, WAIT / 2));
-        assert_eq!(slots.running().len(), MAX_TRANSFERS);
+        assert_eq!(slots.running.lock().len(), MAX_TRANSFERS);
         // Clients with one each take slots from each other only where one has stalled.
         drop(held);
         drop(slot);

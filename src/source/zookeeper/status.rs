@@ -6,6 +6,7 @@
 
 use super::guard::Held;
 use super::plan::TreePlan;
+use schemars::JsonSchema;
 use serde::Serialize;
 use wire::name::Name;
 
@@ -13,7 +14,7 @@ use wire::name::Name;
 pub const LISTED_PAYLOADS: usize = 20;
 
 /// State of the task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Session {
     /// No session: the last tree is served.
@@ -39,8 +40,8 @@ impl Session {
     }
 }
 
-/// A tree that waits for confirmation (see `guard`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// A tree that waits for confirmation because it has shrunk sharply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeldTree {
     pub reason: &'static str,
     pub nodes: u64,
@@ -54,15 +55,16 @@ impl From<&Held> for HeldTree {
 }
 
 /// A payload that makes no records.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BrokenPayload {
     /// Whole path.
     pub node: String,
     pub error: String,
 }
 
-/// Status of one tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// Status of a zone that is made of a tree of ZooKeeper's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Tree")]
 pub struct TreeStatus {
     /// The forward zone, also in the status of the reverse zones.
     pub tree: Name,
@@ -84,7 +86,7 @@ pub struct TreeStatus {
     pub broken: u64,
     /// The first of them.
     pub broken_payloads: Vec<BrokenPayload>,
-    /// Nodes that we may not read.
+    /// Nodes that may not be read.
     pub closed: u64,
     pub held: Option<HeldTree>,
     /// Time of a server's last answer.

@@ -7,7 +7,7 @@ use crate::merge::{
     Address, AddressRule, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember,
 };
 use crate::publish::State;
-use crate::view::status::describe_pin;
+use crate::view::facts::describe_pin;
 use crate::view::text::RecordText;
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;

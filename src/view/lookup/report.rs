@@ -10,13 +10,14 @@ use crate::source::zookeeper::{TreePlan, TreeStatus};
 use crate::transfer::PrimaryStatus;
 use crate::view::text::RecordText;
 use crate::zone::SizeLimit;
+use schemars::JsonSchema;
 use serde::Serialize;
 use wire::name::Name;
 use wire::rr::Set;
 use wire::serial::Serial;
 
-/// Explanation of a name's answer.
-#[derive(Debug, Serialize)]
+/// Explanation of a name's answer, as `aggregator lookup --json` prints it.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Lookup {
     pub name: Name,
     /// Type that was asked for; none for all types.
@@ -32,7 +33,8 @@ pub struct Lookup {
 }
 
 /// Step of the lookup: one name of a chain of aliases.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Step")]
 pub struct LookupStep {
     pub name: Name,
     #[serde(flatten)]
@@ -48,7 +50,7 @@ pub struct LookupStep {
     pub records: Vec<RecordReport>,
     /// Sets of the name of which answers have a part, or that are larger than clients take.
     pub sets: Vec<SetReport>,
-    /// What the client gets that is named in the question.
+    /// What the client gets that is named in the question; none for other answers than records.
     pub client: Option<StepClient>,
     /// Members with addresses of one family only, whose clients get those of the other from elsewhere.
     pub uneven: Vec<UnevenReport>,
@@ -106,30 +108,30 @@ impl LookupStep {
 }
 
 /// Outcome of a step of the lookup.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum RecordFate {
     /// There are records of the type.
     Records,
-    /// The name has records, but none of the type.
+    /// The name has records, but none of the type: `types` are those that there are.
     NoData { types: Vec<String> },
-    /// The name has no records, only names below it.
+    /// The name has no records, only names below it, so many.
     EmptyNonTerminal { below: u32 },
     /// The name does not exist; `encloser` is the closest name above it that does.
     NoSuchName { encloser: Name },
     /// A CNAME.
     Alias { target: Name },
-    /// A DNAME above the name; not followed when the CNAME that it makes is what was asked for.
+    /// A DNAME above the name; `followed` unless the CNAME that it makes is what was asked for.
     Dname { target: Name, followed: bool },
     /// A DNAME whose target would be longer than 255 octets.
     TargetTooLong,
-    /// A delegation at the name or above it, which hides records at the name.
+    /// A delegation at the name or above it, which hides so many records at the name.
     Delegation { hidden: u64 },
     /// The name is there without any records, as a node without data is.
     NoRecords,
     /// The data of the name cannot be read, so it is unknown.
     Unreadable { reasons: Vec<String> },
-    /// A zone that refuses unknown names has no such name.
+    /// A zone that refuses unknown names has no such name; `encloser` is as above.
     RefusedName { encloser: Name },
     /// A zone that refuses unknown names has the host and not the service.
     NoSuchService,
@@ -159,7 +161,7 @@ impl RecordFate {
 }
 
 /// The zone that answers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ZoneReport {
     pub origin: Name,
     /// `zone`, `region` or `catalog`.
@@ -173,7 +175,7 @@ pub struct ZoneReport {
 }
 
 /// One record of the answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordReport {
     #[serde(flatten)]
     pub text: RecordText,
@@ -205,7 +207,7 @@ impl RecordReport {
 }
 
 /// A set of which answers have a part, or that is larger than clients take.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetReport {
     #[serde(rename = "type")]
     pub rtype: String,
@@ -221,7 +223,7 @@ pub struct SetReport {
 }
 
 /// A law of answers.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LawReport {
     /// Addresses and services that an answer has at most; of other types it has at most 100.
     pub max: u32,
@@ -233,17 +235,19 @@ pub struct LawReport {
 }
 
 /// The version with which a record came.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Seen")]
 pub struct SeenReport {
     pub serial: Serial,
-    /// Unix time at which the version came.
+    /// Time at which the version came.
     pub at: Option<i64>,
     /// True if the record came before this version, which is the oldest that is known.
     pub before: bool,
 }
 
 /// A record that is there no more.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Gone")]
 pub struct GoneReport {
     #[serde(flatten)]
     pub text: RecordText,
@@ -253,12 +257,12 @@ pub struct GoneReport {
     pub last: Serial,
     /// Version that removed the record.
     pub gone: Serial,
-    /// Unix time at which that version came.
+    /// Time at which that version came.
     pub gone_at: Option<i64>,
 }
 
 /// A record as a member has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Given {
     /// The member.
     pub zone: Name,
@@ -272,7 +276,8 @@ pub struct Given {
 }
 
 /// A member's record that is not in the region.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LeftOut")]
 pub struct LeftOutReport {
     #[serde(flatten)]
     pub given: Given,
@@ -281,7 +286,7 @@ pub struct LeftOutReport {
 }
 
 /// A disagreement that left no record out by itself.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ConflictReport {
     pub kind: &'static str,
     pub zone: Name,
@@ -289,7 +294,8 @@ pub struct ConflictReport {
 }
 
 /// A zone that came from elsewhere, and how.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Source")]
 pub struct SourceReport {
     pub zone: Name,
     /// State as `status` shows it.
@@ -336,7 +342,7 @@ impl SourceReport {
 }
 
 /// A tree of ZooKeeper's, and what of it makes the records of a name.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct TreeReport {
     /// The configured members.
     pub ensemble: Vec<String>,
@@ -367,7 +373,7 @@ impl TreeReport {
 }
 
 /// Records at a member's name that a region takes.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RegionUse {
     pub region: Name,
     /// The name in the region; none where it would be too long.

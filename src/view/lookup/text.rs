@@ -6,8 +6,8 @@ use super::report::{
     SetReport, SourceReport, TreeReport,
 };
 use crate::select::Pick;
+use crate::view::facts::describe_pin;
 use crate::view::sizes;
-use crate::view::status::describe_pin;
 use crate::view::text::{describe_version, format_seconds, or_dash, printable};
 use crate::zone::SizeLimit;
 use std::fmt::Write;

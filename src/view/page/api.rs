@@ -1,34 +1,90 @@
-//! `/api/v1/`: what the pages show, as JSON. `openapi.json` describes it, and a test compares both.
+//! `/api/v1/`: what the pages show, as JSON. `openapi` describes it, and a test compares both.
 //!
 //! Cost: as the pages.
 
 use super::{Page, Refused, in_thread, number_of};
-use crate::publish::Served;
+use crate::publish::{Served, State};
 use crate::serve::http::Content;
+use crate::transfer::TransferNote;
 use crate::view::history::list_versions;
-use crate::view::report::{Report, ZoneReport};
+use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::zone::Soa;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::serial::Serial;
 
-/// Description of the API (OpenAPI 3.1).
-const DESCRIPTION: &str = include_str!("openapi.json");
 /// Versions of a history unless more are asked for.
-const VERSIONS: usize = 100;
+pub const VERSIONS: usize = 100;
 /// Changes of a difference unless more are asked for, and at most.
-const CHANGES: (usize, usize) = (10_000, 100_000);
+pub const CHANGES: (usize, usize) = (10_000, 100_000);
 /// Error text: there is nothing at the path.
 pub const NO_PATH: &str = "there is no such path; /api/v1/openapi.json lists them all";
 /// Header fields that keep the scripts of other sites from reading the API.
 const FIELDS: &[(&str, &str)] = &[("cross-origin-resource-policy", "same-origin")];
 
+/// Everything that is served.
+#[derive(Serialize, JsonSchema)]
+pub struct Zones {
+    generation: u64,
+    zones: Vec<ZoneLine>,
+}
+
+/// A zone, region or catalog in brief.
+#[derive(Serialize, JsonSchema)]
+struct ZoneLine {
+    zone: Name,
+    state: State,
+    serial: Option<Serial>,
+    records: u64,
+}
+
+/// Everything about one zone, region or catalog.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Detail")]
+pub struct ZoneDetail<'r> {
+    zone: &'r Name,
+    #[schemars(extend("enum" = ["zone", "region", "catalog"]))]
+    kind: &'static str,
+    status: Described<'r>,
+    /// None before the first transfer.
+    timers: Option<Timers>,
+    /// The last ones from primaries, oldest first.
+    transfers: Vec<&'r TransferNote>,
+}
+
+/// The report on a zone, region or catalog, as `aggregator status ZONE --json` has it.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Described<'r> {
+    Zone(&'r ZoneReport),
+    Region(&'r RegionReport),
+    Catalog(&'r CatalogReport),
+}
+
+/// Timers of the SOA, in seconds.
+#[derive(Serialize, JsonSchema)]
+struct Timers {
+    refresh: u32,
+    retry: u32,
+    expire: u32,
+    minimum: u32,
+}
+
+/// Why there is no answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub struct Failure<'a> {
+    error: &'a str,
+}
+
 impl Page {
     /// Answers a program.
     pub(super) async fn api(&self, path: &[&str], query: &HashMap<String, String>) -> Content {
-        if path == ["openapi.json"] {
-            return whole(200, DESCRIPTION.to_owned());
-        }
         match self.answer(path, query).await {
             Ok(value) => whole(200, value.to_string()),
             Err((status, why)) => failure(status, &why),
@@ -75,44 +131,43 @@ impl Page {
         served.sort_by(|a, b| a.origin.canonical_cmp(&b.origin));
         let describe = |served: &&Arc<Served>| {
             let zone = served.zone.as_ref();
-            json!({
-                "zone": served.origin,
-                "state": served.state,
-                "serial": zone.map(|zone| zone.soa.serial),
-                "records": zone.map_or(0, |zone| zone.records),
-            })
+            ZoneLine {
+                zone: served.origin.clone(),
+                state: served.state,
+                serial: zone.map(|zone| zone.soa.serial),
+                records: zone.map_or(0, |zone| zone.records),
+            }
         };
-        json!({ "generation": published.generation, "zones": served.iter().map(describe).collect::<Vec<_>>() })
+        json!(Zones { generation: published.generation, zones: served.iter().map(describe).collect() })
     }
 }
 
-/// Describes one zone: its status as `aggregator status ZONE --json` has it, the timers of its SOA, none before the first
-/// transfer, and its last transfers, oldest first.
+/// Describes one zone.
 fn describe_zone(report: &Report, served: &Served) -> Option<Value> {
     let name = &served.origin;
     let region = report.regions.iter().find(|region| region.kept.region == *name);
     let zone = report.zones.iter().find(|zone| zone.kept.zone == *name);
     let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name);
     let (kind, status) = match (region, zone, catalog) {
-        (Some(region), ..) => ("region", json!(region)),
-        (_, Some(zone), _) => ("zone", json!(zone)),
-        (.., Some(catalog)) => ("catalog", json!(catalog)),
+        (Some(region), ..) => ("region", Described::Region(region)),
+        (_, Some(zone), _) => ("zone", Described::Zone(zone)),
+        (.., Some(catalog)) => ("catalog", Described::Catalog(catalog)),
         _ => return None,
     };
-    let transfers = zone.and_then(ZoneReport::transfers).map_or(json!([]), |source| json!(source.transfers));
+    let transfers = zone.and_then(ZoneReport::transfers).into_iter().flat_map(|source| &source.transfers).collect();
     let timers = served.zone.as_ref().map(|zone| {
         let Soa { refresh, retry, expire, minimum, .. } = zone.soa;
-        json!({ "refresh": refresh, "retry": retry, "expire": expire, "minimum": minimum })
+        Timers { refresh, retry, expire, minimum }
     });
-    Some(json!({ "zone": name, "kind": kind, "status": status, "timers": timers, "transfers": transfers }))
+    Some(json!(ZoneDetail { zone: name, kind, status, timers, transfers }))
 }
 
 /// Returns the error response with this status code and reason.
 pub fn failure(status: u16, why: &str) -> Content {
-    whole(status, json!({ "error": why }).to_string())
+    whole(status, json!(Failure { error: why }).to_string())
 }
 
 /// A response of JSON.
-fn whole(status: u16, body: String) -> Content {
+pub fn whole(status: u16, body: String) -> Content {
     Content::Whole { status, media_type: "application/json", fields: FIELDS, body }
 }

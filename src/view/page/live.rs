@@ -14,10 +14,11 @@
 
 use super::Page;
 use crate::serve::http::Content;
+use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -48,15 +49,10 @@ struct Version {
 }
 
 impl Views {
-    /// Locks the views. Nobody does anything that can fail while it holds the lock, so a poisoned one is still good.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<String>, Arc<View>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Subscribes to a page, from the next time that it is written. The first subscriber also gets the view, and has to
     /// keep it current.
     fn join(&self, segments: &[String]) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
-        let mut views = self.lock();
+        let mut views = self.0.lock();
         if let Some(view) = views.get(segments) {
             view.joined.notify_one();
             return (view.latest.subscribe(), None);
@@ -68,7 +64,7 @@ impl Views {
 
     /// Ends a view that has no subscriber any more, or in any case if so asked. Returns true if it has ended.
     fn end(&self, segments: &[String], in_any_case: bool) -> bool {
-        let mut views = self.lock();
+        let mut views = self.0.lock();
         let ends = in_any_case || views.get(segments).is_none_or(|view| view.latest.receiver_count() == 0);
         if ends {
             views.remove(segments);

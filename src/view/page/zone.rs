@@ -3,8 +3,8 @@
 //! Cost: O(members, primaries, secondaries) and O(changes of the versions that are listed).
 
 use super::Shell;
-use super::parts::{Cell, Grade, Mark, ago, ahead, count, encode, number, rate, serial, short, size, when, zone_link};
-use super::rows::{Fact, drained_names, drained_regions, lag, members, transfer_bars, zone_mark};
+use super::parts::{Cell, Grade, Mark, count, encode, number, rate, short, size, when, zone_link};
+use super::rows::{Fact, drained_names, drained_regions, members, transfer_bars, zone_mark};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::merge::ConflictKind;
@@ -13,12 +13,12 @@ use crate::probe::{Problem, ServerCheck};
 use crate::publish::Served;
 use crate::transfer::{PrimaryStatus, TransferNote};
 use crate::view::columns::{Column, Table, Value, table};
+use crate::view::facts::{Facts, describe_pin, region_warnings};
 use crate::view::history::{Version, Versions, list_versions};
 use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
 use crate::view::sizes::{Audience, SizesReport};
-use crate::view::status::{address_warnings, describe_pin};
 use crate::view::steering::{HomeReport, SteeringReport};
 use crate::view::text::{because, format_seconds, printable};
 use askama::Template;
@@ -110,8 +110,7 @@ impl ZonePage {
         } else {
             let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name)?;
             page.kind = "catalog";
-            page.facts.push(Fact::new("serial", serial(catalog.serial)));
-            page.facts.push(Fact::new("records", number(catalog.records)));
+            page.facts = Facts::of_catalog(catalog).values(now);
             &catalog.outward
         };
         page.describe_ways_out(outward);
@@ -128,22 +127,10 @@ impl ZonePage {
         let region = &whole.kept;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         self.kind = "region";
-        self.facts = vec![
-            Fact::new("serial", serial(region.serial)),
-            Fact::new("records", number(region.records)),
-            Fact::new("names", number(region.names as u64)),
-            Fact::new("largest set", number(whole.sizes.most_records.into())),
-            Fact::new("drift of the serial", number(region.drift.into())),
-            Fact::new("held addresses", number(region.held_addresses as u64)),
-        ];
+        self.facts = Facts::of_region(whole).values(now);
         let pinned = |pin: &PinStatus| (Mark::new(Grade::Told, "pinned"), pinned_to(pin));
         self.orders.extend(region.pinned.iter().map(pinned));
-        let alone = "the members' NS sets have nothing in common: this server is listed alone; set \"ns\"";
-        let without = |server: &Name| format!("name server {} has no address in the region", short(server));
-        let remarks = region.ns_fallback.then(|| alone.to_owned()).into_iter();
-        let remarks = remarks.chain(region.servers_without_address.iter().map(without));
-        let remarks = remarks.chain(address_warnings(region));
-        self.remarks = remarks.collect::<Vec<_>>().join("; ");
+        self.remarks = region_warnings(region, short).join("; ");
         self.describe_sizes(whole.sizes, true);
         self.members = members(&region.members, &zones, now);
         if let Some(steering) = &whole.steering {
@@ -162,7 +149,6 @@ impl ZonePage {
         self.homes = home_table(steering.homes.iter().take(LISTED_HOMES));
         self.more_homes = steering.homes.len().saturating_sub(LISTED_HOMES);
         self.uneven = steering.uneven().unwrap_or_default();
-        self.facts.push(Fact::new("answers without home", number(steering.answers_without_home)));
     }
 
     /// Adds the facts about a source zone.
@@ -170,14 +156,7 @@ impl ZonePage {
         let kept = &zone.kept;
         self.kind = "zone";
         self.mark = zone_mark(zone);
-        self.facts = vec![
-            Fact::new("serial", serial(kept.serial)),
-            Fact::new("records", number(kept.records)),
-            Fact::new("names", number(kept.names as u64)),
-            Fact::new("largest set", number(zone.sizes.most_records.into())),
-            Fact::new("refreshed", ago(kept.refreshed_seconds_ago, now)),
-            Fact::new("expires", ahead(kept.expires_in_seconds, now)),
-        ];
+        self.facts = Facts::of_zone(zone).values(now);
         self.remarks = remarks(zone);
         self.describe_sizes(zone.sizes, false);
         self.conflicts_title = format!("Conflicts at {}", count(kept.conflict_names, "name", "names"));
@@ -189,31 +168,16 @@ impl ZonePage {
         self.regions = regions.map(|region| zone_link(&region.kept.region)).collect();
         match &zone.source {
             Some(SourceStatus::Primaries(source)) => {
-                let announced = zone.newest_at_primary();
-                self.facts.insert(1, Fact::new("at the primary", serial(announced)));
-                self.facts.insert(2, Fact::new("lag", lag(kept.serial, announced)));
-                self.facts.push(Fact::new("next refresh", when(source.next_refresh, now)));
                 self.primaries = primary_table(&source.primaries, now);
                 self.transfers = transfer_bars(zone);
                 self.recent = transfer_table(source.transfers.iter().rev().take(10), now);
             }
             Some(SourceStatus::Tree(tree)) => {
-                let grade = if tree.error.is_none() { Grade::Good } else { Grade::Warn };
-                self.tree = vec![
-                    Fact::new("session", Mark::new(grade, tree.session.label())),
-                    Fact::text("member", tree.member.as_deref().unwrap_or("none yet")),
-                    Fact::text("path", &tree.path),
-                    Fact::new("nodes", tree.nodes.map_or_else(Cell::none, |nodes| Cell(number(nodes)))),
-                    Fact::new("session begun", when(tree.since, now)),
-                    Fact::new("last answer", when(tree.last_contact, now)),
-                    Fact::new("events", number(tree.events)),
-                    Fact::new("sessions lost", number(tree.losses)),
-                ];
+                self.tree = Facts::of_tree(zone, tree).values(now);
                 let payloads = tree.broken_payloads.iter();
                 self.broken = payloads.map(|payload| (printable(&payload.node), printable(&payload.error))).collect();
             }
             Some(SourceStatus::Services(own)) => {
-                self.facts.push(Fact::new("configured", when(Some(own.configured), now)));
                 self.services =
                     own.openstack.iter().map(|service| (service.kind.clone(), service.url.clone())).collect();
             }
@@ -230,13 +194,6 @@ impl ZonePage {
 
     /// Adds the facts about secondaries.
     fn describe_ways_out(&mut self, outward: &Outward) {
-        let counts = |counts: crate::view::outward::TransferCounts| {
-            format!("{} incremental, {} full", number(counts.incremental), number(counts.full))
-        };
-        if self.kind == "zone" && !self.primaries.is_empty() {
-            self.facts.push(Fact::new("transfers in", counts(outward.received)));
-        }
-        self.facts.push(Fact::new("transfers out", counts(outward.sent)));
         self.secondaries = secondary_table(&outward.secondaries, self.shell.now);
         if let Some(from) = outward.history.from {
             let versions = count(outward.history.versions, "version", "versions");

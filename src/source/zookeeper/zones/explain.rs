@@ -9,7 +9,7 @@ use registrar::payload::{DEFAULT_TTL, Host, Payload, Service};
 use wire::name::Name;
 
 /// One node's part in the records of a name.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Explanation {
     /// Path relative to the domain's node; empty for that node.
     pub path: String,

@@ -2,34 +2,38 @@
 
 use crate::select::Order;
 use crate::view::text::RecordText;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write;
 use wire::name::Name;
 
 /// The client for whom a name is explained.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientReport {
     /// Its address, or the subnet by which a resolver tells of it.
     pub address: String,
     /// True for a subnet (EDNS Client Subnet, RFC 7871).
     pub is_subnet: bool,
-    /// Its home, and the prefix that makes it one; none if no prefix has it.
+    /// Its home; none if no prefix has it.
     pub home: Option<Name>,
+    /// The prefix that makes it a client of its home.
     pub prefix: Option<String>,
 }
 
 /// The answers to the client at one name.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepClient {
     /// The client's home, if it counts in the zone.
     pub home: Option<Name>,
     /// What there is to say of all sets; empty if nothing is.
     pub explanation: String,
+    /// Addresses, services, and other sets of which answers have a part; empty if every client gets the same.
     pub sets: Vec<AnswerReport>,
 }
 
 /// What the client gets of a set.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Answer")]
 pub struct AnswerReport {
     #[serde(rename = "type")]
     pub rtype: String,
@@ -45,12 +49,12 @@ pub struct AnswerReport {
     pub rules: Vec<String>,
     /// The records of an answer; nothing where they are all of the set, or others each time.
     pub answer: Vec<ChosenReport>,
-    /// SCOPE PREFIX-LENGTH of the response, for a subnet.
+    /// SCOPE PREFIX-LENGTH (RFC 7871) of the response, for a subnet.
     pub scope: Option<u8>,
 }
 
 /// Which records of a set an answer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
     /// All of them.
@@ -64,7 +68,7 @@ pub enum Choice {
 }
 
 /// A member, as an answer draws on it.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CandidateReport {
     /// None for records that no member gives at present.
     pub zone: Option<Name>,
@@ -81,7 +85,7 @@ pub struct CandidateReport {
 }
 
 /// A record of the client's answer.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChosenReport {
     #[serde(flatten)]
     pub text: RecordText,
@@ -90,7 +94,7 @@ pub struct ChosenReport {
 }
 
 /// A member with addresses of one family only, where others have the other.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UnevenReport {
     pub home: Name,
     pub has: String,
