@@ -9,18 +9,23 @@
 //! killed comes back with what clients saw last, and the serials of regions do not fall.
 //!
 //! Parts: `plan` what to keep, `answers` what answers have of large sets, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
-//! `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
-//! `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
+//! `deadlines` when to look at what, `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
+//! `root` what is published, `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
 //! have of them, `catalog` the list of all, `snapshot` what all of it is at one moment, of which `gauges` shows to
 //! Prometheus and `status` to operators.
 //!
-//! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
-//! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
+//! What nothing has happened to costs nothing: a confirmation of a zone is noted and no more, a zone or region is looked
+//! at when its deadline has come (`deadlines`), and gauges are set when they are read.
+//!
+//! Cost: a confirmation O(1); a batch O(changed names × members), and O(zones) pointer copies if it is published; a member
+//! that comes or goes as a whole O(its names). Replaced roots are kept for two seconds, so that no query thread ever
+//! frees a zone.
 
 mod answers;
 mod catalog;
 mod conflicts;
 mod damping;
+mod deadlines;
 mod drains;
 mod fingerprint;
 mod gauges;
@@ -28,6 +33,7 @@ mod others;
 mod pins;
 mod plan;
 mod regions;
+mod root;
 mod snapshot;
 mod sources;
 mod status;
@@ -37,7 +43,7 @@ pub use conflicts::{RegionConflicts, ZoneConflict};
 pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
 pub use snapshot::{RegionSnapshot, Snapshot, Snapshots};
-pub use sources::{Contact, SourceZone};
+pub use sources::{Contact, SourceZone, SourceZones};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Unfiltered, ZoneStatus};
 
 use crate::acl::Prefix;
@@ -45,11 +51,12 @@ use crate::budget::{Budget, Kept};
 use crate::clients::Clients;
 use crate::merge::{AnswersPlan, Drain, DrainTarget, Pin, Region, Selected, Touched};
 use crate::metrics::Metrics;
-use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
+use crate::publish::{Identity, Outgoing, Published, Publisher};
 use crate::source::{News, Update};
 use crate::state::{Facts, NewFacts, RegionState, Store};
-use crate::zone::{History, HistoryLimits, Zone, share_of_total};
+use crate::zone::{HistoryLimits, Zone, share_of_total};
 use catalog::KeptCatalog;
+use deadlines::Deadlines;
 use drains::Drains;
 use fingerprint::NO_PLAN;
 use pins::Pins;
@@ -67,11 +74,8 @@ use wire::tsig::Keyring;
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
 /// Longest time that a zone waits at its first load: clients wait for it, and it comes but once.
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
-/// Interval at which states and gauges are updated when nothing happens.
+/// Interval of looks at what has no deadline: drains, selections, memory.
 const TICK: Duration = Duration::from_secs(1);
-/// Number of zones above which gauges are set, and a snapshot without news is made, once in a tick. After each batch,
-/// that would cost more than the batch.
-const FEW_ZONES: usize = 200;
 /// Longest wait of a publication for the disk: many times what a healthy disk takes.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
 /// Longest wait of the process's end for the keeper: longer than the keeper waits for the disk.
@@ -123,8 +127,16 @@ pub struct Keeper {
     hidden: HashSet<Name>,
     history: HistoryLimits,
     hold_down: Duration,
-    sources: HashMap<Name, SourceZone>,
+    sources: SourceZones,
     regions: HashMap<Name, KeptRegion>,
+    /// Regions by the zones that they are made of.
+    regions_of: HashMap<Name, Vec<Name>>,
+    /// Times before which no source zone expires.
+    expiries: Deadlines,
+    /// Times at which regions are looked at again.
+    deadlines: Deadlines,
+    /// Regions that each batch concerns.
+    restless: HashSet<Name>,
     catalog: Option<KeptCatalog>,
     drains: Drains,
     pins: Pins,
@@ -137,8 +149,8 @@ pub struct Keeper {
     generation: u64,
     /// Time of the last publication.
     published: Option<Instant>,
-    /// Time at which the gauges were last set.
-    shown: Option<Instant>,
+    /// Time of the last batch.
+    handled: Instant,
 }
 
 /// Senders to a running keeper: for sources, and for the daemon.
@@ -224,9 +236,11 @@ impl Keeper {
         if let Some(store) = &store {
             budget.set_buffers(store.buffers());
         }
+        let snapshots = Snapshots::default();
+        gauges::show_when_read(&metrics, &snapshots, &budget);
         Keeper {
             publisher,
-            snapshots: Snapshots::default(),
+            snapshots,
             budget,
             metrics,
             store,
@@ -242,8 +256,12 @@ impl Keeper {
             hidden: HashSet::new(),
             history: HistoryLimits::default(),
             hold_down: Duration::ZERO,
-            sources: HashMap::new(),
+            sources: SourceZones::new(),
             regions: HashMap::new(),
+            regions_of: HashMap::new(),
+            expiries: Deadlines::default(),
+            deadlines: Deadlines::default(),
+            restless: HashSet::new(),
             catalog: None,
             drains: Drains::new(drains),
             pins: Pins::new(pins),
@@ -252,7 +270,7 @@ impl Keeper {
             retired: VecDeque::new(),
             generation: 0,
             published: None,
-            shown: None,
+            handled: Instant::now(),
         }
     }
 
@@ -261,10 +279,7 @@ impl Keeper {
         let mut waiting = Vec::new();
         loop {
             let mut commanded = Vec::new();
-            let pause = match self.pause_for(&waiting) {
-                _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
-                pause => pause,
-            };
+            let pause = if waiting.is_empty() { self.pause() } else { self.pause_for(&waiting) };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
                 command = commands.recv() => match command {
@@ -279,12 +294,20 @@ impl Keeper {
             while let Ok(command) = commands.try_recv() {
                 commanded.push(command);
             }
-            if !waiting.is_empty() && commanded.is_empty() && self.pause_for(&waiting) > Duration::ZERO {
+            let pause = if waiting.is_empty() { self.pause() } else { self.pause_for(&waiting) };
+            if commanded.is_empty() && pause > Duration::ZERO {
                 continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
             tokio::task::block_in_place(|| self.handle(std::mem::take(&mut waiting), commanded));
         }
+    }
+
+    /// Returns the time until there is something to do, if nothing comes.
+    fn pause(&self) -> Duration {
+        let next =
+            [self.expiries.next(), self.deadlines.next()].into_iter().flatten().fold(self.handled + TICK, Instant::min);
+        next.saturating_duration_since(Instant::now())
     }
 
     /// Returns the time for which these updates wait, so that one publication has all that come close together.
@@ -302,7 +325,8 @@ impl Keeper {
     }
 
     /// Cuts histories to what all may have together, and tells the budget what that is, beside what nobody transfers.
-    fn share_memory(&mut self) {
+    /// Returns true if any was cut.
+    fn share_memory(&mut self) -> bool {
         let pinned = self.regions.values().filter_map(|kept| Some(kept.pinned.as_ref()?.zone.octets())).sum();
         let catalog = self.catalog.as_ref().map_or(0, |kept| kept.zone.octets());
         let selected: u64 = self.selected.values().map(|selected| selected.selections.octets()).sum();
@@ -312,11 +336,13 @@ impl Keeper {
         let sizes = self.history_sizes();
         let mut all: usize = sizes.iter().sum();
         let share = share_of_total(sizes, self.history.total.min(room));
+        let before = all;
         if share < self.history.bytes {
             self.limit_histories(HistoryLimits { bytes: share, ..self.history });
             all = self.history_sizes().iter().sum();
         }
         self.budget.set_histories(all as u64);
+        all < before
     }
 
     /// Tells the budget how much there is, and for which zones.
@@ -346,9 +372,12 @@ impl Keeper {
         let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
         let (mut ordered, mut pinned, mut barriers) = (Vec::new(), Vec::new(), Vec::new());
-        let is_shown = !commands.is_empty()
-            || self.sources.len() <= FEW_ZONES
-            || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK);
+        self.handled = started;
+        let is_planned = commands.iter().any(|command| matches!(command, Command::Plan(..)));
+        let is_told = commands.iter().any(|command| !matches!(command, Command::Barrier(_)));
+        // A scrape in between would bring back the series of what goes.
+        let metrics = self.metrics.clone();
+        let _unread = is_planned.then(|| metrics.hold());
         for command in commands {
             match command {
                 Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched, &mut steps), done)),
@@ -371,19 +400,21 @@ impl Keeper {
         self.expire(started, &mut touched);
         self.drains.end(SystemTime::now());
         let is_ordered = self.drains.unsaved || self.pins.unsaved;
-        let mut changed = !touched.is_empty() || !plans.is_empty() || is_ordered;
-        changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
-        changed |= self.update_states(started);
+        let concerned = self.concerned(is_told || is_ordered, &touched, started);
+        let mut changed = !touched.is_empty() || is_planned || is_ordered;
+        changed |= self.take_steps(&steps, |keeper| keeper.merge(&concerned, &touched, started));
+        changed |= self.update_states(&concerned, started);
+        self.release_concerned(&concerned, started);
         changed |= self.budget.has_too_much_history();
         changed |= self.has_aged(started);
         let mut is_kept = false;
         if changed {
             self.select(Instant::now());
-            self.share_memory();
+            let is_cut = self.share_memory();
             is_kept = self.save();
-            self.publish();
+            self.publish(touched.keys().chain(&concerned), is_told || is_cut);
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
-        } else if is_shown {
+        } else if !concerned.is_empty() {
             self.publish_snapshot(self.publisher.load());
         }
         // Who has gone away does not need to know.
@@ -392,11 +423,6 @@ impl Keeper {
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
         barriers.into_iter().for_each(|done| _ = done.send(()));
-        if is_shown {
-            self.snapshots.load().show(&self.metrics, &self.budget.usage(), started);
-            self.show_steering();
-            self.shown = Some(started);
-        }
         while self.retired.front().is_some_and(|(since, _)| since.elapsed() > RETIRE_AFTER) {
             self.retired.pop_front();
         }
@@ -478,6 +504,7 @@ impl Keeper {
             };
             self.regions.insert(origin, kept);
         }
+        self.plan_looks();
         self.pins.forget_earlier();
         for pin in old_regions.values().filter_map(KeptRegion::pin) {
             self.pins.end(pin);
@@ -496,15 +523,30 @@ impl Keeper {
             let state = RegionState { drift: 0, last: kept.zone.soa.serial, fingerprint: 0 };
             self.seen_serials.insert(kept.plan.origin.clone(), state);
         }
-        changes.removed = old_sources.into_keys().chain(old_regions.into_keys()).collect();
+        changes.removed = old_sources.keys().chain(old_regions.keys()).cloned().collect();
         changes.removed.sort_by(Name::canonical_cmp);
         self.metrics.forget(&changes.removed.iter().map(Name::to_string).collect(), |_, _, _| true);
         changes
     }
 
+    /// Sets anew what is looked at when, for another plan.
+    fn plan_looks(&mut self) {
+        (self.expiries, self.deadlines) = (Deadlines::default(), Deadlines::default());
+        self.restless.clear();
+        self.regions_of.clear();
+        for (name, source) in &self.sources {
+            self.expiries.watch(name, source);
+        }
+        for (name, kept) in &self.regions {
+            for member in &kept.region.plan.members {
+                self.regions_of.entry(member.clone()).or_default().push(name.clone());
+            }
+        }
+    }
+
     /// Lets the oldest steps of all histories go that limits do not allow.
     fn limit_histories(&mut self, limits: HistoryLimits) {
-        let sources = self.sources.values_mut().map(|source| &mut source.history);
+        let sources = self.sources.iter_mut().map(|(_, source)| &mut source.history);
         let catalog = self.catalog.iter_mut().map(|kept| &mut kept.history);
         sources.chain(catalog).for_each(|history| history.limit(&limits));
         for kept in self.regions.values_mut() {
@@ -541,41 +583,6 @@ impl Keeper {
             }
         }
         store.flush(FLUSH_PATIENCE)
-    }
-
-    /// Publishes all zones as they are now.
-    fn publish(&mut self) {
-        self.generation += 1;
-        let before = self.publisher.load();
-        let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
-        let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
-            let (zone, history) = (zone.cloned(), history.clone());
-            let unknown = if self.refusing.contains(origin) { Unknown::Refused } else { Unknown::NxDomain };
-            let tally = before.get(origin).map(|served| served.tally.clone()).unwrap_or_default();
-            let selections = self.selected.get(origin).map(|selected| selected.selections.clone()).unwrap_or_default();
-            let (origin, outgoing) = (origin.clone(), outgoing(origin));
-            Arc::new(Served { origin, state, zone, history, outgoing, unknown, selections, tally })
-        };
-        let (hidden, sources): (Vec<_>, Vec<_>) =
-            self.sources.iter().partition(|(origin, _)| self.hidden.contains(*origin));
-        let serve_source =
-            |(origin, source): (&Name, &SourceZone)| serve(origin, source.state, source.zone.as_ref(), &source.history);
-        let sources = sources.into_iter().map(serve_source);
-        let regions = self.regions.iter();
-        let regions = regions.map(|(origin, kept)| serve(origin, kept.state, kept.served(), &kept.history));
-        let catalog = self.catalog.iter();
-        let catalog = catalog.map(|kept| serve(&kept.plan.origin, State::Ok, Some(&kept.zone), &kept.history));
-        let served = sources.chain(regions).chain(catalog);
-        let mut root = Published::new(self.identity.clone(), served, self.generation);
-        (root.keys, root.subnet_from) = (self.keys.clone(), self.subnet_from.clone());
-        root.clients = self.clients.clone();
-        root.hide(hidden.into_iter().map(serve_source));
-        let (root, now) = (Arc::new(root), Instant::now());
-        // Whoever sees the root finds the snapshot that belongs to it.
-        self.publish_snapshot(root.clone());
-        self.retired.push_back((now, self.publisher.publish(root)));
-        self.published = Some(now);
-        self.metrics.publishes.inc();
     }
 }
 

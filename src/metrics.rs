@@ -2,7 +2,7 @@
 //!
 //! A family is one row of the table in this file: its documentation is its help, its labels decide with what its series
 //! go. Families are the prometheus crate's own; what each query counts is in `queries`, and is put into them when
-//! scraped.
+//! scraped; so are the keeper's gauges (`set_when_read`).
 //!
 //! Cost: a scrape is O(series + threads).
 
@@ -17,7 +17,7 @@ use prometheus::{
 };
 use queries::{DROPPED, QueryBlocks};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prefix of the name of every family.
@@ -33,6 +33,7 @@ macro_rules! families {
         pub struct Metrics {
             families: Families,
             blocks: QueryBlocks,
+            readings: Readings,
             $($(#[doc = $help])+ pub $field: $kind,)+
         }
 
@@ -41,7 +42,7 @@ macro_rules! families {
             fn register() -> Metrics {
                 let mut families = Families::new();
                 $(let $field = families.add($kind::$make(options($name, concat!($($help),+)) $(, $labels)?));)+
-                Metrics { families, blocks: QueryBlocks::default(), $($field,)+ }
+                Metrics { families, blocks: QueryBlocks::default(), readings: Readings::default(), $($field,)+ }
             }
         }
     };
@@ -265,6 +266,17 @@ impl From<Described> for HistogramOpts {
     }
 }
 
+/// Sets gauges when they are about to be read.
+type Gauges = Box<dyn Fn(&Metrics) + Send + Sync>;
+
+/// Readings of gauges that are set for each of them.
+#[derive(Default)]
+struct Readings {
+    gauges: OnceLock<Gauges>,
+    /// Held by who reads, and by who removes series that a reading would bring back.
+    turn: Mutex<()>,
+}
+
 /// Families of the registry, whatever their kind.
 struct Families {
     registry: Registry,
@@ -343,8 +355,32 @@ impl Metrics {
         self.blocks.with_totals(QueryTotals::clone)
     }
 
+    /// Has gauges set for each reading by a function, the first that asks for it.
+    pub fn set_when_read(&self, gauges: impl Fn(&Metrics) + Send + Sync + 'static) {
+        // A process has one keeper.
+        let _ = self.readings.gauges.set(Box::new(gauges));
+    }
+
+    /// Leaves gauges as they are while the guard lives, whoever reads.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.readings.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the gauges that are set for each reading. They stay as they are while series are removed: nobody waits for
+    /// that.
+    fn set_gauges(&self) {
+        let Some(gauges) = self.readings.gauges.get() else { return };
+        let _turn = match self.readings.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        gauges(self);
+    }
+
     /// Everything in Prometheus' text format.
     pub fn render(&self) -> String {
+        self.set_gauges();
         let mut text = String::new();
         // Two scrapes at once must not set the counters of queries under each other.
         self.blocks.with_totals(|totals| {

@@ -213,6 +213,30 @@ impl Published {
         }
     }
 
+    /// The next root: these zones in place of those with their origins, and all others as they are.
+    pub fn with(&self, replaced: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
+        let (mut zones, mut hidden, mut has_selections) = (self.zones.clone(), self.hidden.clone(), false);
+        for served in replaced {
+            if let Some(before) = hidden.get_mut(&served.origin) {
+                *before = served;
+            } else {
+                has_selections |= !served.selections.is_empty();
+                zones.insert(served.origin.clone(), served);
+            }
+        }
+        Published {
+            identity: self.identity.clone(),
+            keys: self.keys.clone(),
+            subnet_from: self.subnet_from.clone(),
+            clients: self.clients.clone(),
+            zones,
+            hidden,
+            lengths: self.lengths,
+            has_selections,
+            generation,
+        }
+    }
+
     /// The zone with the longest origin that the name (lowercase wire form) is within.
     pub fn find(&self, wire: &[u8]) -> Option<&Served> {
         let mut suffix = wire;

@@ -1,9 +1,12 @@
 //! Tasks that run again after a panic: what they do must not silently stay undone for ever.
 //!
-//! Cost: one task more for each of them.
+//! Cost: none beside the task.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Pause before a task that panicked runs again.
@@ -11,21 +14,21 @@ const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// Runs a task, and another one each time that it panics, until one returns. `log_panic` writes the log line, since its
 /// target is a constant.
-pub async fn keep_running<F>(task: impl Fn() -> F, log_panic: impl Fn())
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+pub async fn keep_running<F: Future<Output = ()>>(task: impl Fn() -> F, log_panic: impl Fn()) {
     loop {
-        // The set ends its task when this one is ended.
-        let mut running = JoinSet::new();
-        running.spawn(task());
-        match running.join_next().await {
-            Some(Err(error)) if error.is_panic() => {
-                log_panic();
-                sleep(PAUSE_AFTER_PANIC).await;
+        {
+            let mut running = pin!(task());
+            let is_done = poll_fn(|context| {
+                // What a panic leaves is dropped, and nothing looks at it.
+                let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+                polled.map_or(Poll::Ready(false), |polled| polled.map(|()| true))
+            });
+            if is_done.await {
+                return;
             }
-            _ => return,
         }
+        log_panic();
+        sleep(PAUSE_AFTER_PANIC).await;
     }
 }
 

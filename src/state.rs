@@ -18,7 +18,8 @@
 //! only how they came to what they are is (`past`).
 //!
 //! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or
-//! of the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
+//! of the system costs about the last second, and of confirmations about the last minute, but not a zone's first version
+//! once it is confirmed. A large zone that is
 //! written as a whole is not waited for: a process that is killed meanwhile comes back with the version before. What is
 //! read was once current. No error of the disk ends or delays anything but what is written here; it is told once when
 //! it begins and once when it ends. A folder that is removed is written whole again.

@@ -104,7 +104,8 @@ impl SourceKind for Primaries {
     type Status = Status;
 
     async fn run(shared: Arc<Shared>) {
-        Task::new(shared).run().await;
+        let mut task = Task::new(shared);
+        task.run().await;
     }
 
     fn log_panic() {

@@ -15,6 +15,7 @@ use crate::view::facts::describe_pin;
 use crate::view::handle::{in_thread, not_configured, read_zone};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -92,7 +93,7 @@ fn find_region<'v>(view: &'v Snapshot, name: &Name) -> Result<&'v RegionSnapshot
             None => not_configured(name),
         });
     }
-    let has = |region: &&RegionSnapshot| region.plan.members.contains(name);
+    let has = |region: &&Arc<RegionSnapshot>| region.plan.members.contains(name);
     let mut regions: Vec<String> =
         view.regions.values().filter(has).map(|region| region.plan.origin.to_string()).collect();
     regions.sort();

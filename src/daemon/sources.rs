@@ -238,6 +238,7 @@ impl Sources {
         roots: &Arc<Roots>,
     ) {
         self.common.turns.set_polls_at_once(polls_at_once(config.primary_addresses().len()));
+        self.common.turns.set_hold_down(config.hold_down);
         let mut sources = self.lock();
         let mut old = std::mem::take(&mut *sources);
         let mut starting = Vec::new();

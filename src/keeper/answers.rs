@@ -85,7 +85,7 @@ impl Keeper {
     fn stale(&self, kept: &KeptRegion, plan: &AnswersPlan, now: Instant) -> Vec<bool> {
         let age = |member: &Name| {
             let source = self.sources.get(member).filter(|source| source.expires().is_some())?;
-            Some(now.saturating_duration_since(source.contact.get()?))
+            Some(now.saturating_duration_since(source.heard()?))
         };
         let ages: Vec<Option<Duration>> = kept.region.plan.members.iter().map(age).collect();
         let least = ages.iter().flatten().min().copied().unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::merge::{Damper, Held, MemberChange, Scope, Tally, Touched};
 use crate::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::name::Name;
 
 /// Results for an address that a member has withdrawn, as metric labels.
@@ -61,11 +61,5 @@ impl Keeper {
             }
         }
         damper.held(plan)
-    }
-
-    /// Returns the time until the next held address may be removed.
-    pub(super) fn next_removal(&self) -> Option<Duration> {
-        let next = self.regions.values().filter_map(|kept| kept.damper.as_ref().and_then(Damper::next)).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
     }
 }

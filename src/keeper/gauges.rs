@@ -1,10 +1,12 @@
 //! The keeper's gauges: states, serials and sizes of everything it keeps, out of its snapshot.
 //!
-//! Cost: O(zones + conflicts), and O(homes × members) for a region that steers clients; set once for each batch, or in a
-//! tick where there are many zones.
+//! They are set when somebody reads them, and not while a plan is taken, which removes series.
+//!
+//! Cost: O(zones + conflicts) for a reading, and O(homes × members) for a region that steers clients; nothing while nobody
+//! reads.
 
-use super::{Keeper, MemberStatus, Snapshot, conflicts, wall_time};
-use crate::budget::Usage;
+use super::{Keeper, MemberStatus, Snapshot, Snapshots, conflicts, wall_time};
+use crate::budget::{Budget, Usage};
 use crate::clients::Clients;
 use crate::merge::{ConflictKind, Drain, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
@@ -13,6 +15,7 @@ use crate::select::SteeredTally;
 use crate::zone::SizeLimit;
 use prometheus::{IntCounterVec, IntGaugeVec};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 use wire::name::Name;
 
@@ -23,9 +26,15 @@ const NO_MEMBER: &str = "any";
 /// Labels of answers by and without the home of the client.
 const SERVED: [&str; 2] = ["home", "elsewhere"];
 
+/// Has the gauges set for each reading.
+pub(super) fn show_when_read(metrics: &Metrics, snapshots: &Snapshots, budget: &Arc<Budget>) {
+    let (snapshots, budget) = (snapshots.clone(), budget.clone());
+    metrics.set_when_read(move |metrics| snapshots.load().show(metrics, &budget.usage(), Instant::now()));
+}
+
 impl Snapshot {
     /// Sets the gauges.
-    pub(super) fn show(&self, metrics: &Metrics, usage: &Usage, now: Instant) {
+    fn show(&self, metrics: &Metrics, usage: &Usage, now: Instant) {
         metrics.memory_budget.set(i64::try_from(usage.budget).unwrap_or(i64::MAX));
         for (part, octets) in usage.parts() {
             metrics.memory_accounted.with_label_values(&[part]).set(i64::try_from(octets).unwrap_or(i64::MAX));
@@ -48,7 +57,7 @@ impl Snapshot {
             for kind in [ConflictKind::AliasBesideData, ConflictKind::DifferentAliases, ConflictKind::AliasAtApex] {
                 set_or_remove(&metrics.zone_conflicts, &[zone, kind.label()], conflicts.get(&kind).copied());
             }
-            if let (Some(refreshed), Some(expires)) = (source.contact.get(), source.expires()) {
+            if let (Some(refreshed), Some(expires)) = (source.heard(), source.expires()) {
                 metrics.zone_refreshed.with_label_values(&[zone]).set(unix_seconds(wall_time(refreshed)));
                 metrics.zone_expires.with_label_values(&[zone]).set(unix_seconds(wall_time(expires)));
             }
@@ -84,6 +93,33 @@ impl Snapshot {
             for state in MemberStatus::STATES {
                 let count = members.iter().filter(|member| member.state == state).count();
                 metrics.region_members.with_label_values(&[region, state]).set(count as i64);
+            }
+        }
+        self.show_steering(metrics);
+    }
+
+    /// Shows of regions that steer clients to which members these were sent.
+    fn show_steering(&self, metrics: &Metrics) {
+        let steered = self.answers.iter().filter(|(_, plan)| plan.steers());
+        for served in
+            steered.filter_map(|(name, _)| self.published.reached(name)).filter(|served| served.zone.is_some())
+        {
+            let (region, tally) = (&served.origin.to_string()[..], &served.selections.orders.tally);
+            metrics.region_uneven.with_label_values(&[region]).set(served.selections.uneven().into());
+            let members: Vec<(Option<u16>, String)> = labels(tally.members(), NO_MEMBER).collect();
+            for (home, shown_home) in labels(tally.homes(), NO_HOME) {
+                for (member, shown_member) in &members {
+                    let (count, is_home) = (tally.served(home, *member), shown_home == *shown_member);
+                    // Homes times members can be very many.
+                    if count > 0 || is_home {
+                        raise(&metrics.steered_answers, &[region, &shown_home, shown_member], count);
+                    }
+                    if let Some(home) = home.filter(|_| is_home) {
+                        for (served, count) in SERVED.into_iter().zip(tally.expected(home)) {
+                            raise(&metrics.home_answers, &[region, &shown_home, served], count);
+                        }
+                    }
+                }
             }
         }
     }
@@ -134,29 +170,6 @@ impl Keeper {
             let labels = [&plan.origin.to_string()[..], &member.to_string()];
             set_or_remove(&self.metrics.region_drained, &labels, None);
             set_or_remove(&self.metrics.region_shared, &labels, None);
-        }
-    }
-
-    /// Shows of regions that steer clients to which members these were sent.
-    pub(super) fn show_steering(&self) {
-        for (name, selected) in self.selected.iter().filter(|(_, selected)| selected.steers()) {
-            let (region, tally) = (&name.to_string()[..], &selected.selections.orders.tally);
-            self.metrics.region_uneven.with_label_values(&[region]).set(selected.selections.uneven().into());
-            let members: Vec<(Option<u16>, String)> = labels(tally.members(), NO_MEMBER).collect();
-            for (home, shown_home) in labels(tally.homes(), NO_HOME) {
-                for (member, shown_member) in &members {
-                    let (count, is_home) = (tally.served(home, *member), shown_home == *shown_member);
-                    // Homes times members can be very many.
-                    if count > 0 || is_home {
-                        raise(&self.metrics.steered_answers, &[region, &shown_home, shown_member], count);
-                    }
-                    if let Some(home) = home.filter(|_| is_home) {
-                        for (served, count) in SERVED.into_iter().zip(tally.expected(home)) {
-                            raise(&self.metrics.home_answers, &[region, &shown_home, served], count);
-                        }
-                    }
-                }
-            }
         }
     }
 

@@ -100,7 +100,7 @@ impl Keeper {
         };
         let is_confirmed = |member: &Name| {
             let source = self.sources.get(member);
-            source.is_some_and(|source| at.is_none_or(|at| source.contact.get().is_some_and(|contact| contact >= at)))
+            source.is_some_and(|source| at.is_none_or(|at| source.heard().is_some_and(|contact| contact >= at)))
         };
         let mut taken =
             kept.region.plan.members.iter().zip(&kept.intakes).filter(|(_, intake)| intake.zone().is_some());

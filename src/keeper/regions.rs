@@ -5,13 +5,18 @@
 //! One that is pinned is in service, whatever was merged behind its pin. What happens to a region is told to its serial
 //! ([`RegionSerial`]), which knows from it what clients have seen.
 //!
-//! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
+//! A batch looks at the regions that it concerns and at no other: those of members that changed, those whose deadline
+//! has come (the pause of a serial, the waiting for members, the end of damping), and those that depend on the age of
+//! the last contact with members ([`KeptRegion::is_restless`]). An order or another plan concerns all.
+//!
+//! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes, O(log regions) for others.
 //!
 //! [`RegionSerial`]: crate::merge::serial::RegionSerial
 
 use super::conflicts::{LOGGED_CONFLICTS, RegionConflicts};
 use super::fingerprint::{NO_PLAN, fingerprint};
-use super::sources::SourceZone;
+use super::snapshot::RegionSnapshot;
+use super::sources::{SourceZone, SourceZones};
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
 use crate::merge::{
     Conflict, Damper, Filtered, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
@@ -19,7 +24,7 @@ use crate::merge::{
 use crate::publish::State;
 use crate::state::RegionState;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use wire::name::Name;
@@ -72,6 +77,8 @@ pub(super) struct KeptRegion {
     pub pinned: Option<Pinned>,
     /// The conflicts as they are shown; none since the last merge.
     pub conflicts: Option<Arc<RegionConflicts>>,
+    /// The region as views have it; none since a batch has concerned it.
+    pub shown: Option<Arc<RegionSnapshot>>,
     /// Fingerprint of the plan and the drains, as far as contents depend on them; that of no plan while anything is
     /// held.
     pub fingerprint: u32,
@@ -103,6 +110,7 @@ impl KeptRegion {
             causes: Vec::new(),
             pinned: None,
             conflicts: None,
+            shown: None,
         }
     }
 
@@ -114,6 +122,21 @@ impl KeptRegion {
     /// Returns true if it has waited for missing members as long as it should.
     fn has_waited(&self, now: Instant) -> bool {
         now.duration_since(self.waiting_since) >= self.region.plan.partial_after
+    }
+
+    /// Returns true if the age of the last contact with its members decides on it.
+    fn is_restless(&self) -> bool {
+        self.region.plan.expire_after.is_some() || self.heard.is_some()
+    }
+
+    /// Returns the time at which something happens to it, if nothing comes.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let waiting = self.waiting_since.checked_add(self.region.plan.partial_after);
+        let waiting = waiting.filter(|_| !(self.was_served() || self.has_waited(now)));
+        [self.region.serial.pause_end(), waiting, self.damper.as_ref().and_then(Damper::next)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Notes why there may be another version.
@@ -160,11 +183,41 @@ impl KeptRegion {
 }
 
 impl Keeper {
-    /// Merges the touched names into the regions; returns true if any region has a new version.
-    pub(super) fn merge(&mut self, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
+    /// Returns the regions that a batch concerns: all, or those of zones that it touches, and those whose time has come.
+    pub(super) fn concerned(&mut self, is_all: bool, touched: &HashMap<Name, Touched>, now: Instant) -> HashSet<Name> {
+        if is_all {
+            return self.regions.keys().cloned().collect();
+        }
+        let of_touched = touched.keys().filter_map(|zone| self.regions_of.get(zone)).flatten();
+        let concerned: HashSet<Name> = of_touched.chain(&self.restless).cloned().collect();
+        concerned.into_iter().chain(self.deadlines.take_due(now)).collect()
+    }
+
+    /// Sets when regions that a batch has concerned are to be looked at again, and has them shown anew.
+    pub(super) fn release_concerned(&mut self, concerned: &HashSet<Name>, now: Instant) {
+        for name in concerned {
+            let Some(kept) = self.regions.get_mut(name) else {
+                self.deadlines.set(name, None);
+                self.restless.remove(name);
+                continue;
+            };
+            kept.shown = None;
+            // What is overdue waits for something else.
+            self.deadlines.set(name, kept.deadline(now).filter(|at| *at > now));
+            if kept.is_restless() {
+                self.restless.insert(name.clone());
+            } else {
+                self.restless.remove(name);
+            }
+        }
+    }
+
+    /// Merges the touched names into the regions that they concern; returns true if any region has a new version.
+    pub(super) fn merge(&mut self, concerned: &HashSet<Name>, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
         let mut regions = std::mem::take(&mut self.regions);
         let mut changed = false;
-        for kept in regions.values_mut() {
+        for name in concerned {
+            let Some(kept) = regions.get_mut(name) else { continue };
             if kept.region.serial.passed(now) {
                 kept.note(Cause::Serial);
                 changed |= self.merge_region(kept, Some(Vec::new()));
@@ -194,8 +247,8 @@ impl Keeper {
             }
             changed |= self.merge_region(kept, names);
         }
-        for kept in regions.values_mut() {
-            changed |= self.catch_up(kept);
+        for name in concerned {
+            changed |= regions.get_mut(name).is_some_and(|kept| self.catch_up(kept));
         }
         self.regions = regions;
         changed
@@ -373,10 +426,11 @@ impl Keeper {
         taken
     }
 
-    /// Sets the states of the regions; returns whether any changed.
-    pub(super) fn update_states(&mut self, now: Instant) -> bool {
+    /// Sets the states of regions; returns true if any changed.
+    pub(super) fn update_states(&mut self, concerned: &HashSet<Name>, now: Instant) -> bool {
         let mut changed = false;
-        for (name, kept) in &mut self.regions {
+        for name in concerned {
+            let Some(kept) = self.regions.get_mut(name) else { continue };
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
             let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
             let waited = kept.has_waited(now);
@@ -424,10 +478,10 @@ impl Keeper {
 
 /// Returns, for each member of a region, true if it contributes: its zone has neither expired nor been without contact
 /// for longer than the region allows.
-pub(super) fn contributing(sources: &HashMap<Name, SourceZone>, plan: &RegionPlan) -> Vec<bool> {
+pub(super) fn contributing(sources: &SourceZones, plan: &RegionPlan) -> Vec<bool> {
     let contributes = |source: &SourceZone| {
         let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;
-        let age = source.contact.get().map(|at| at.elapsed());
+        let age = source.heard().map(|at| at.elapsed());
         let too_old = plan.expire_after.is_some_and(|limit| age.is_none_or(|age| age > limit));
         source.zone.is_some() && !expired && !too_old
     };

@@ -8,12 +8,13 @@
 //! They are shared, not copied. The time of the last contact is the present one: most polls tell that a zone is as it
 //! was, and are worth no snapshot.
 //!
-//! Cost: O(zones + members of all regions) reference counts for a batch, and O(conflicts) for a region that was merged.
+//! Cost: O(regions) reference counts for a batch; O(members) for each region that it concerned, and O(conflicts) for one
+//! that was merged.
 
 use super::Keeper;
 use super::conflicts::RegionConflicts;
 use super::regions::KeptRegion;
-use super::sources::SourceZone;
+use super::sources::SourceZones;
 use crate::merge::{Alike, AnswersPlan, Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::publish::{Published, State};
 use crate::zone::Zone;
@@ -30,8 +31,8 @@ pub type Snapshots = Arc<ArcSwap<Snapshot>>;
 #[derive(Default)]
 pub struct Snapshot {
     pub published: Arc<Published>,
-    pub sources: HashMap<Name, SourceZone>,
-    pub regions: HashMap<Name, RegionSnapshot>,
+    pub sources: SourceZones,
+    pub regions: HashMap<Name, Arc<RegionSnapshot>>,
     /// Drains in force.
     pub drains: Vec<Drain>,
     /// Laws of answers by zone; a zone without an entry is answered with whole sets.
@@ -65,7 +66,10 @@ pub struct RegionSnapshot {
 
 impl KeptRegion {
     /// Returns the region as it is now.
-    fn snapshot(&mut self, sources: &HashMap<Name, SourceZone>) -> RegionSnapshot {
+    fn snapshot(&mut self, sources: &SourceZones) -> Arc<RegionSnapshot> {
+        if let Some(shown) = &self.shown {
+            return shown.clone();
+        }
         let member = |(index, name): (usize, &Name)| {
             let zone = sources.get(name).and_then(|source| source.zone.clone());
             let intake = self.intakes.get(index);
@@ -74,7 +78,7 @@ impl KeptRegion {
         };
         let members = self.region.plan.members.iter().enumerate().map(member).collect();
         let conflicts = self.conflicts.get_or_insert_with(|| Arc::new(RegionConflicts::of(&self.region))).clone();
-        RegionSnapshot {
+        let shown = Arc::new(RegionSnapshot {
             plan: self.region.plan.clone(),
             state: self.state,
             served: self.served().cloned(),
@@ -89,7 +93,8 @@ impl KeptRegion {
             alike: self.region.alike.told(&self.region.plan.origin),
             members,
             conflicts,
-        }
+        });
+        self.shown.insert(shown).clone()
     }
 }
 

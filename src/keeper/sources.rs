@@ -3,8 +3,13 @@
 //! A zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and keeps its
 //! data for the day its primary comes back.
 //!
-//! Cost: O(1) for an update, but for the conflicts that are logged; O(zones) to let them expire.
+//! Invariant: a zone that is served has a deadline not later than its expiry. Confirmations leave the deadline where it
+//! is; when it has come, it moves to the expiry of that moment.
+//!
+//! Cost: O(log zones) for an update, beside the conflicts that are logged; O(log zones) for each zone whose deadline has
+//! come.
 
+use super::deadlines::Deadlines;
 use super::steps::SourceStep;
 use super::{Keeper, Lifetime, conflicts, wall_time};
 use crate::merge::Touched;
@@ -35,6 +40,9 @@ impl Contact {
     }
 }
 
+/// All source zones; clones share them.
+pub type SourceZones = imbl::HashMap<Name, SourceZone>;
+
 /// A source zone.
 #[derive(Clone)]
 pub struct SourceZone {
@@ -47,11 +55,26 @@ pub struct SourceZone {
 }
 
 impl SourceZone {
+    /// Returns the time of the last contact with the source; the present for a zone that needs none.
+    pub fn heard(&self) -> Option<Instant> {
+        let needs_none = self.lifetime == Lifetime::UNLIMITED && self.zone.is_some();
+        if needs_none { Some(Instant::now()) } else { self.contact.get() }
+    }
+
     /// Returns the time at which the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
     pub fn expires(&self) -> Option<Instant> {
         let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
         // A lifetime without limits leads to no moment.
-        self.contact.get()?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
+        self.heard()?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
+    }
+}
+
+impl Deadlines {
+    /// Sees to it that a zone is looked at when it may have expired.
+    pub(super) fn watch(&mut self, zone: &Name, source: &SourceZone) {
+        if let (State::Ok, Some(expires)) = (source.state, source.expires()) {
+            self.hasten(zone, expires);
+        }
     }
 }
 
@@ -93,7 +116,7 @@ impl Keeper {
         touched: &mut HashMap<Name, Touched>,
         steps: &mut Vec<SourceStep>,
     ) -> bool {
-        let Some(source) = self.sources.get_mut(&zone) else { return false };
+        let Some(source) = self.sources.get(&zone) else { return false };
         source.contact.set(Some(refreshed));
         match news {
             News::Current => {
@@ -101,11 +124,12 @@ impl Keeper {
                     store.refreshed(&zone, wall_time(refreshed));
                 }
                 if source.state == State::Expired {
-                    source.state = State::Ok;
-                    touched.insert(zone, Touched::Everything);
+                    self.sources.entry(zone.clone()).and_modify(|source| source.state = State::Ok);
+                    touched.insert(zone.clone(), Touched::Everything);
                 }
             }
             News::Load { loaded, base } => {
+                let Some(source) = self.sources.get_mut(&zone) else { return false };
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
                 self.budget.publish(&zone, new.octets());
@@ -121,12 +145,15 @@ impl Keeper {
                 let known = comparable && old.is_some() && source.state != State::Expired;
                 source.state = State::Ok;
                 steps.push(SourceStep::new(zone.clone(), old, new, changed.clone(), comparable, refreshed));
-                let names = touched.entry(zone).or_insert(Touched::Names(Vec::new()));
+                let names = touched.entry(zone.clone()).or_insert(Touched::Names(Vec::new()));
                 match names {
                     Touched::Names(names) if known => names.extend(changed),
                     _ => *names = Touched::Everything,
                 }
             }
+        }
+        if let Some(source) = self.sources.get(&zone) {
+            self.expiries.watch(&zone, source);
         }
         true
     }
@@ -151,15 +178,14 @@ impl Keeper {
 
     /// Lets zones expire whose time has come.
     pub(super) fn expire(&mut self, now: Instant, touched: &mut HashMap<Name, Touched>) {
-        for (name, source) in &mut self.sources {
-            if source.lifetime == Lifetime::UNLIMITED && source.zone.is_some() {
-                // It is what it should be, whenever one asks.
-                source.contact.set(Some(now));
-            }
-            if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
-                source.state = State::Expired;
-                touched.insert(name.clone(), Touched::Everything);
+        for name in self.expiries.take_due(now) {
+            let Some(source) = self.sources.get(&name).filter(|source| source.state == State::Ok) else { continue };
+            if source.expires().is_some_and(|expires| expires <= now) {
+                self.sources.entry(name.clone()).and_modify(|source| source.state = State::Expired);
                 tracing::error!(zone = %name, "zone has expired; its source has not answered for too long");
+                touched.insert(name, Touched::Everything);
+            } else {
+                self.expiries.watch(&name, source);
             }
         }
     }

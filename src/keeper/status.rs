@@ -149,7 +149,7 @@ impl SourceZone {
             serial: self.zone.as_ref().map(|zone| zone.soa.serial),
             records: self.zone.as_ref().map_or(0, |zone| zone.records),
             names: self.zone.as_ref().map_or(0, |zone| zone.names()),
-            refreshed_seconds_ago: self.contact.get().map(|at| now.saturating_duration_since(at).as_secs()),
+            refreshed_seconds_ago: self.heard().map(|at| now.saturating_duration_since(at).as_secs()),
             expires_in_seconds: self.expires().map(|at| at.saturating_duration_since(now).as_secs()),
             conflict_names: self.zone.as_ref().map_or(0, |zone| zone.left_out.names()),
             conflicts: self.zone.as_ref().map(|zone| conflicts::list(zone)).unwrap_or_default(),
@@ -240,7 +240,7 @@ impl Snapshot {
                     // Two failed tries after a missed refresh are no accident any more. What has expired is kept where
                     // the configuration says so.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
-                    let age = source.contact.get().map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
+                    let age = source.heard().map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
                     if source.state != State::Ok || age > patience { "stale" } else { "ok" }
                 }
                 (_, Some(_)) => "expired",

@@ -19,10 +19,11 @@ use crate::merge::serial;
 use crate::merge::tests::plan;
 use crate::merge::{NamePattern, OnExpire, RegionPlan};
 use crate::metrics::unix_seconds;
+use crate::publish::State;
 use crate::serve::answer::answer;
 use crate::state::Restored;
 use crate::zone::tests::load;
-use crate::zone::{Cause, HistoryStep};
+use crate::zone::{Cause, History, HistoryStep};
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -75,10 +76,19 @@ impl Bench {
 
     /// Lets the longest pause of a serial that is half way pass.
     fn pass(&mut self) {
-        self.keeper.merge(&HashMap::new(), Instant::now() + Duration::from_secs(3600));
-        self.keeper.update_states(Instant::now());
+        self.look(Instant::now() + Duration::from_secs(3600));
         self.keeper.save();
-        self.keeper.publish();
+        self.keeper.publish([].iter(), true);
+    }
+
+    /// Looks at the regions whose time has come at a moment; returns true if any has a new version.
+    fn look(&mut self, at: Instant) -> bool {
+        let nothing = HashMap::new();
+        let concerned = self.keeper.concerned(false, &nothing, at);
+        let is_new = self.keeper.merge(&concerned, &nothing, at);
+        self.keeper.update_states(&concerned, at);
+        self.keeper.release_concerned(&concerned, at);
+        is_new
     }
 
     fn update(&mut self, zone: &str, news: News, age: Duration) {
@@ -337,6 +347,49 @@ async fn what_one_update_brings_is_one_publication() {
 }
 
 #[test]
+fn what_nothing_happens_to_is_not_made_anew() {
+    let regions = vec![region("w.x", &["w1.x", "w2.x"]), region("v.x", &["v1.x"])];
+    let mut bench = Bench::new(&["w1.x", "w2.x", "v1.x"], regions);
+    for zone in ["w1.x.", "w2.x.", "v1.x."] {
+        bench.load(zone, "@ 30 SOA 7\na 30 A 192.0.2.1", ZERO);
+    }
+    let (root, snapshot) = (bench.publisher.load(), bench.keeper.snapshots.load_full());
+    bench.update("w1.x", News::Current, ZERO);
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert!(Arc::ptr_eq(&snapshot, &bench.keeper.snapshots.load_full()), "nothing has changed");
+    bench.load("v1.x.", "@ 30 SOA 8\na 30 A 192.0.2.2", ZERO);
+    let (next, now) = (bench.publisher.load(), bench.keeper.snapshots.load_full());
+    let is_served = |zone| Arc::ptr_eq(root.get(&name(zone)).unwrap(), next.get(&name(zone)).unwrap());
+    assert_eq!(["w1.x", "w2.x", "w.x", "v1.x", "v.x"].map(is_served), [true, true, true, false, false]);
+    let is_shown = |region| Arc::ptr_eq(&snapshot.regions[&name(region)], &now.regions[&name(region)]);
+    assert_eq!(["w.x", "v.x"].map(is_shown), [true, false]);
+}
+
+#[test]
+fn a_confirmation_puts_the_expiry_off() {
+    let mut bench = Bench::new(&["w1.x"], Vec::new());
+    let lifetime = Lifetime { shortest: ZERO, longest: Duration::from_secs(60) };
+    let plan = Plan { zones: vec![(name("w1.x"), lifetime)], ..Plan::default() };
+    bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), oneshot::channel().0)]);
+    let soa = "@ 30 SOA 7";
+    bench.load("w1.x.", soa, Duration::from_secs(50));
+    bench.update("w1.x", News::Current, ZERO);
+    let later = |seconds| Instant::now() + Duration::from_secs(seconds);
+    let mut expired = |seconds| {
+        let mut touched = HashMap::new();
+        bench.keeper.expire(later(seconds), &mut touched);
+        touched.len()
+    };
+    assert_eq!([11, 50, 61, 62].map(&mut expired), [0, 0, 1, 0]);
+    // One that comes late is worth as much as it is old.
+    bench.update("w1.x", News::Current, Duration::from_secs(55));
+    assert_eq!(bench.state("w1.x"), State::Ok);
+    let mut touched = HashMap::new();
+    bench.keeper.expire(later(6), &mut touched);
+    assert_eq!(touched.len(), 1);
+}
+
+#[test]
 fn news_of_a_zone_that_is_gone_is_dropped() {
     let mut bench = Bench::new(&["w1.x"], Vec::new());
     let update = Update { news: vec![(name("w9.x"), News::Current)], refreshed: Instant::now(), published: None };
@@ -393,13 +446,12 @@ fn serials_that_move_too_far_are_followed_in_two_steps() {
     bench.keeper.handle(vec![next], Vec::new());
     assert_eq!(serial(&bench), half_way.advance(1));
     let later = Instant::now() + Duration::from_secs(91);
-    assert!(bench.keeper.merge(&HashMap::new(), later));
-    bench.keeper.update_states(later);
-    bench.keeper.publish();
+    assert!(bench.look(later));
+    bench.keeper.publish([].iter(), true);
     let sum = Serial(far).advance(far + 1);
     assert_eq!((serial(&bench), bench.keeper.regions[&name("w.x")].region.serial.drift()), (sum, 0));
     assert!(sum.newer_than(half_way.advance(1)));
-    assert!(!bench.keeper.merge(&HashMap::new(), later), "that is all");
+    assert!(!bench.look(later), "that is all");
 }
 
 #[test]

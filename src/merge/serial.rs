@@ -169,7 +169,12 @@ impl RegionSerial {
 
     /// Returns true if the present serial is half way to the sum.
     pub fn is_half_way(&self) -> bool {
-        self.version.as_ref().is_some_and(|version| version.half_way_until.is_some())
+        self.pause_end().is_some()
+    }
+
+    /// Time at which the serial goes on from half way.
+    pub fn pause_end(&self) -> Option<Instant> {
+        self.version.as_ref().and_then(|version| version.half_way_until)
     }
 
     /// Returns true if clients have had answers in this run of the program.

@@ -8,7 +8,7 @@
 
 use super::tally::SteeredTally;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use wire::name::Name;
 
 /// What a region knows of the clients of all homes.
@@ -56,6 +56,12 @@ impl Default for Orders {
 }
 
 impl Orders {
+    /// Those of all zones without members, which share them.
+    pub fn none() -> Arc<Orders> {
+        static NONE: LazyLock<Arc<Orders>> = LazyLock::new(Arc::default);
+        NONE.clone()
+    }
+
     /// Makes the orders; counting goes on where it was.
     pub fn new(plan: &OrdersPlan<'_>, before: Option<&Orders>) -> Orders {
         let members = plan.members.len();

@@ -85,7 +85,7 @@ impl Selections {
     /// Those of a zone in which answers from sets with no more records are whole.
     pub fn new(above: u32) -> Selections {
         let (entries, others) = (GenericHashMap::default(), HashMap::new());
-        Selections { above, entries, others, kept: Large::default(), uneven: 0, octets: 0, orders: Arc::default() }
+        Selections { above, entries, others, kept: Large::default(), uneven: 0, octets: 0, orders: Orders::none() }
     }
 
     /// Returns true if an answer from a set of so many records may have less.

@@ -258,13 +258,15 @@ impl Writer {
         }
         let is_written = self.write(name, entry, entry.ledger.end, &steps.bytes);
         if is_written {
+            self.note_written(Some(name.clone()), entry.journal());
             entry.ledger.append(&steps.places, steps.bytes.len() as u64);
             entry.ledger.tip = Some(tip);
         }
         is_written
     }
 
-    /// Writes that the version was confirmed.
+    /// Writes that the version was confirmed. The system may take its time with it: without the newest of them a zone
+    /// only expires earlier, and most zones have nothing else to write.
     fn refresh(&mut self, name: &Name, entry: &mut Entry, time: SystemTime) {
         entry.refreshed = Some(time);
         if let Some(wanted) = &mut entry.wanted {
@@ -282,7 +284,11 @@ impl Writer {
         let place = entry.ledger.replaceable(from);
         let mut bytes = Vec::new();
         frame::push(&mut bytes, Kind::Refreshed, time, |_| ());
-        if self.write(name, entry, place.unwrap_or(entry.ledger.end), &bytes) && place.is_none() {
+        if !self.write(name, entry, place.unwrap_or(entry.ledger.end), &bytes) {
+            return;
+        }
+        self.shared.health().status.last_written = Some(SystemTime::now());
+        if place.is_none() {
             entry.ledger.append(&[(0, Kind::Refreshed)], bytes.len() as u64);
         }
     }
@@ -292,10 +298,7 @@ impl Writer {
     fn write(&mut self, name: &Name, entry: &mut Entry, at: u64, bytes: &[u8]) -> bool {
         let path = entry.journal();
         match self.shared.disk.write_at(&path, entry.ledger.end, at, bytes) {
-            Ok(()) => {
-                self.note_written(Some(name.clone()), path);
-                true
-            }
+            Ok(()) => true,
             Err(error) => {
                 entry.ledger.tip = None;
                 self.fail(name, entry, "append", &error);

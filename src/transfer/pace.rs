@@ -6,15 +6,23 @@
 //! would cost a poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary
 //! that is back says so by it, and must not wait until a back-off of a minute is over.
 //!
-//! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer
-//! called for the one before: a request that comes then is alone so far.
+//! Invariant: from the end of one refresh to the next passes a pause at least, unless only the timer called for the one
+//! before: a request that comes then is alone so far. The pause is `hold_down`, within [`PAUSES`], and a refresh ends
+//! when what it brought is published. So a zone follows announced changes as often as publications may come, at most
+//! a hundred times a second, and ten times by default; polls that bring nothing are no more. After a failure the pause
+//! is [`timers::LEAST_PAUSE`] at least.
 //!
 //! Cost: O(1).
 
 use crate::source::WakeKind;
 use crate::transfer::timers;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// The shortest and the longest pause after a refresh that was asked for, whatever `hold_down` is: a flood of NOTIFY
+/// must not keep a processor or a primary busy, and an operator does not wait for it.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=timers::LEAST_PAUSE;
 
 /// Time for which announcements wait after a failure.
 const FAILED_PAUSE: Duration = Duration::from_secs(2);
@@ -46,10 +54,14 @@ impl Pace {
         Pace { asked: now, announced: now, timer: now }
     }
 
-    /// After a refresh: whether it was asked for, how it ended, and when the timer calls for the next.
-    pub fn after(asked: bool, end: End, delay: Duration, now: Instant) -> Pace {
+    /// After a refresh: whether it was asked for, with `hold_down`, how it ended, and when the timer calls for the next.
+    pub fn after(asked: Option<Duration>, end: End, delay: Duration, now: Instant) -> Pace {
         let timer = now + delay;
-        let asked = if asked || end == End::Failed { now + timers::LEAST_PAUSE } else { now };
+        let pause = asked.map(|hold_down| hold_down.clamp(*PAUSES.start(), *PAUSES.end()));
+        let asked = match end {
+            End::Failed => now + timers::LEAST_PAUSE,
+            End::Well | End::Open => now + pause.unwrap_or_default(),
+        };
         let announced = match end {
             End::Well => asked,
             End::Open => timer,
@@ -83,14 +95,15 @@ mod tests {
     #[test]
     fn announcements_act_at_once_while_all_is_well() {
         let (now, delay) = (Instant::now(), Duration::from_secs(30));
-        let begin = |asked, end, waiting| Pace::after(asked, end, delay, now).begin(waiting) - now;
+        let after = |asked: bool, end| Pace::after(asked.then_some(Duration::from_secs(1)), end, delay, now);
+        let begin = |asked, end, waiting| after(asked, end).begin(waiting) - now;
         let (none, pause) = (Duration::ZERO, timers::LEAST_PAUSE);
         let announced = Some(WakeKind::Announced);
         assert_eq!(begin(false, End::Well, announced), none, "alone");
         assert_eq!(begin(true, End::Well, announced), pause, "in a flood");
         assert_eq!(begin(false, End::Open, announced), delay);
         assert_eq!(begin(false, End::Failed, announced), FAILED_PAUSE);
-        let soon = Pace::after(false, End::Failed, FAILED_PAUSE / 2, now);
+        let soon = Pace::after(None, End::Failed, FAILED_PAUSE / 2, now);
         assert_eq!(soon.begin(announced) - now, FAILED_PAUSE / 2, "never later than the timer");
         for kind in [WakeKind::Refresh, WakeKind::Audit, WakeKind::Retransfer { accept: false }] {
             assert_eq!(begin(false, End::Well, Some(kind)), none);
@@ -101,5 +114,21 @@ mod tests {
             assert_eq!(begin(true, end, None), delay);
         }
         assert_eq!(Pace::start(now).begin(None), now);
+    }
+
+    #[test]
+    fn announced_changes_are_followed_as_often_as_publications_may_come() {
+        let (now, delay) = (Instant::now(), Duration::from_secs(30));
+        let pause = |hold_down: u64, end: End| {
+            let pace = Pace::after(Some(Duration::from_millis(hold_down)), end, delay, now);
+            (pace.begin(Some(WakeKind::Announced)) - now).as_millis()
+        };
+        assert_eq!(
+            [0, 10, 20, 99, 100, 101, 10_000].map(|hold_down| pause(hold_down, End::Well)),
+            [10, 10, 20, 99, 100, 100, 100]
+        );
+        assert_eq!(pause(10, End::Failed), FAILED_PAUSE.as_millis());
+        let failed = Pace::after(Some(Duration::ZERO), End::Failed, delay, now);
+        assert_eq!(failed.begin(Some(WakeKind::Refresh)) - now, timers::LEAST_PAUSE);
     }
 }

@@ -19,8 +19,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Sockets for polls of all primaries together, while there are not too many primaries for that.
@@ -52,6 +53,8 @@ pub struct Turns {
     questions: Arc<Queues>,
     confirming_polls: Arc<Queues>,
     polls_at_once: AtomicUsize,
+    /// Microseconds from one publication to the next, at least: refreshes that bring changes come no faster.
+    hold_down: AtomicU64,
 }
 
 impl Default for Turns {
@@ -63,6 +66,7 @@ impl Default for Turns {
             questions: Arc::default(),
             confirming_polls: Arc::default(),
             polls_at_once: AtomicUsize::new(polls_at_once(1)),
+            hold_down: AtomicU64::default(),
         }
     }
 }
@@ -71,6 +75,16 @@ impl Turns {
     /// Sets how many polls of one primary run at once. It counts for a primary once nobody stands in its queue.
     pub fn set_polls_at_once(&self, polls: usize) {
         self.polls_at_once.store(polls, Relaxed);
+    }
+
+    /// Sets the shortest time from one publication to the next.
+    pub fn set_hold_down(&self, hold_down: Duration) {
+        self.hold_down.store(u64::try_from(hold_down.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns the shortest time from one publication to the next.
+    pub fn hold_down(&self) -> Duration {
+        Duration::from_micros(self.hold_down.load(Relaxed))
     }
 
     /// Returns the number of polls of one primary that run at once.
@@ -175,7 +189,6 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tokio::time::timeout;
 
     #[tokio::test(start_paused = true)]

@@ -156,7 +156,7 @@ impl Task {
     }
 
     /// Refreshes until the keeper goes.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(&mut self) {
         let mut pace = Pace::start(Instant::now());
         if let Some(base) = self.ours().base {
             self.recourse.resume(&base, Instant::now());
@@ -167,7 +167,8 @@ impl Task {
             self.asked = asked;
             let before = self.ours().base.map(|zone| zone.soa.serial);
             let held = self.guard.held().is_some();
-            let result = self.refresh(kind).await;
+            // A zone that waits has no room for all that may happen in a refresh.
+            let result = Box::pin(self.refresh(kind)).await;
             let soa = self.ours().base.map(|zone| zone.soa);
             if matches!(result, Ok(Refreshed::Adopted(_))) {
                 self.ears.note_transfer(self.good, soa.as_ref(), Cause { before, asked, held });
@@ -200,12 +201,12 @@ impl Task {
             let back = self.back_at().filter(|back| *back > now);
             let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
             let delay = if end == End::Well { self.ears.hasten(self.good, soa.as_ref(), delay, now) } else { delay };
-            pace = Pace::after(asked, end, delay, now);
+            pace = Pace::after(asked.then(|| self.turns.hold_down()), end, delay, now);
             self.note_end_of_refresh(delay);
             let is_current = matches!(result, Ok(Refreshed::Current(_)));
             call.answer(&describe(&result));
             if is_current {
-                self.ask_for_nothing().await;
+                Box::pin(self.ask_for_nothing()).await;
             }
         }
     }

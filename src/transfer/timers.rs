@@ -11,8 +11,8 @@ use crate::zone::Soa;
 use std::time::Duration;
 use wire::name::Name;
 
-/// Least time from the end of one refresh to the next, whatever is configured or asked for: a broken primary, or a
-/// flood of NOTIFY, must not keep a processor busy.
+/// Least time from the end of one refresh to the next, whatever is configured: a broken primary must not keep a
+/// processor busy. Announcements of changes have a pause of their own (`pace`).
 pub const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time to the next poll after a refresh that succeeded.

@@ -85,7 +85,10 @@ impl Rates {
             loop {
                 clock.tick().await;
                 let (at, totals, published) = (Instant::now(), metrics.query_totals(), publisher.load());
-                let zones = published.iter().map(|served| (served.origin.clone(), served.tally.read())).collect();
+                // Most of many zones were never asked for.
+                let counts = published.iter().map(|served| (served, served.tally.read()));
+                let asked = counts.filter(|(_, counts)| counts.iter().any(|count| *count > 0));
+                let zones = asked.map(|(served, counts)| (served.origin.clone(), counts)).collect();
                 let mut samples = filled.lock();
                 if samples.len() > SAMPLES {
                     samples.pop_front();

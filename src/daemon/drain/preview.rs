@@ -122,7 +122,7 @@ fn write_names(text: &mut String, listed: &[Name], all: usize) {
 pub fn preview_regions(view: &Snapshot, config: &Config, drain: &Drain) -> Vec<RegionReport> {
     let concerned =
         |region: &&RegionSnapshot| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
-    let mut regions: Vec<&RegionSnapshot> = view.regions.values().filter(concerned).collect();
+    let mut regions: Vec<&RegionSnapshot> = view.regions.values().map(|region| &**region).filter(concerned).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     let report = |region: &RegionSnapshot| {
         if drain.is_whole() {

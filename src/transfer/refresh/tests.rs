@@ -21,6 +21,8 @@ use wire::name::{Name, NameBuf};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(300);
+/// Octets of a task that waits, beside what it remembers.
+const MOST_OCTETS: usize = 2048;
 
 /// The SOA of a CNS.
 fn soa(serial: Serial) -> Vec<u8> {
@@ -99,6 +101,13 @@ async fn answer_polls(udp: UdpSocket, serial: Serial) {
     while let Ok((length, client)) = udp.recv_from(&mut query).await {
         let _ = udp.send_to(&answer(&query[..length], &[serial])[2..], client).await;
     }
+}
+
+#[tokio::test]
+async fn a_task_that_waits_is_small() {
+    let mut bench = Bench::new("192.0.2.1:53".parse().unwrap());
+    let octets = size_of_val(&bench.task.run());
+    assert!(octets < MOST_OCTETS, "thousands of zones have a task each, of {octets} octets");
 }
 
 #[tokio::test]

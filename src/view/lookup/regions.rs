@@ -72,7 +72,7 @@ pub fn add_members(view: &Snapshot, region: &RegionSnapshot, wanted: Option<u16>
 /// Tells what the regions take of a step in one of their members.
 pub fn add_uses(view: &Snapshot, zone: &Name, step: &mut LookupStep) {
     let asked = step.asked().clone();
-    let mut regions: Vec<&RegionSnapshot> = view.regions.values().collect();
+    let mut regions: Vec<&RegionSnapshot> = view.regions.values().map(|region| &**region).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     for region in regions {
         let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };

@@ -74,7 +74,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> Snapshot 
         members,
         conflicts: Arc::default(),
     };
-    let regions = HashMap::from([(region.plan.origin.clone(), region)]);
+    let regions = HashMap::from([(region.plan.origin.clone(), Arc::new(region))]);
     Snapshot { published: Arc::new(published), sources, regions, drains: Vec::new(), answers: HashMap::new() }
 }
 
