@@ -12,6 +12,7 @@
 
 use super::aside::AsideChanges;
 use super::doubt::Marks;
+use super::table::{FETCHED, Table};
 use crate::zone::{ByteReader, Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -177,8 +178,13 @@ impl Delta {
         // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the
         // blocks.
         let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
-            let owners = names[range].iter().map(|name| Owner::new(name.owner_in(&new.origin)));
-            owners.map(|owner| [old, new].map(|zone| zone.get_at(&owner).unwrap_or_default())).collect()
+            let mut found = Vec::with_capacity(range.len());
+            for names in names[range].chunks(FETCHED) {
+                let owners: Vec<Owner<'_>> = names.iter().map(|name| Owner::new(name.owner_in(&new.origin))).collect();
+                Table::fetch(&[&old.table, &new.table], owners.iter().map(Owner::hashed));
+                found.extend(owners.iter().map(|owner| [old, new].map(|zone| zone.get_at(owner).unwrap_or_default())));
+            }
+            found
         };
         let find_all = || parallel::in_parts(names.len(), parts, find).concat();
         let sort = || canonical::order(&names, &new.origin);

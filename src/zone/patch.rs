@@ -21,8 +21,9 @@
 
 use super::meter::Meter;
 use super::node::Node;
+use super::parallel;
 use super::records::{LargeSet, Records};
-use super::{parallel, table};
+use super::table::{self, FETCHED, Table};
 use crate::zone::aside::{self, AsideRecord};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Zone, ZoneError, node};
@@ -180,10 +181,13 @@ impl Patcher {
         let groups: Vec<&[(u64, usize)]> = below_apex.collect();
         let change_names = |range: Range<usize>| {
             let (mut patch, mut group) = (Patch::new(base, bytes, vetoes), Vec::new());
-            for part in &groups[range] {
-                group.clear();
-                group.extend(part.iter().map(|(_, index)| &changes[*index]));
-                patch.change(part[0].0, owner(group[0]), &group, None);
+            for parts in groups[range].chunks(FETCHED) {
+                Table::fetch(&[&base.table], parts.iter().map(|part| part[0].0));
+                for part in parts {
+                    group.clear();
+                    group.extend(part.iter().map(|(_, index)| &changes[*index]));
+                    patch.change(part[0].0, owner(group[0]), &group, None);
+                }
             }
             patch
         };
