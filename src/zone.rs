@@ -54,7 +54,7 @@ pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
 pub use sizes::{Large, RESOLVER_RECORDS, SizeLimit, Sizes};
-pub use table::{ByHash, LINE_BYTES, Owner, Stored, Table, prefetch};
+pub use table::{ByHash, FETCHED, LINE_BYTES, Owner, Stored, Table, prefetch};
 pub use text::{TextFault, TextRecord, read_text};
 
 use std::sync::Arc;

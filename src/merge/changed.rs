@@ -7,7 +7,7 @@
 use super::rules::Merged;
 use super::sink::Silent;
 use super::{Members, NewConflicts, RdataNames, Region};
-use crate::zone::{Editor, Node, Owner, parallel};
+use crate::zone::{Editor, FETCHED, Node, Owner, Table, Zone, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ struct Look<'m> {
 
 /// Records that the members give to a name.
 enum MergedName<'m> {
-    /// The records of one of them as they stand, and how the name is spelled.
-    Sole(Node<'m>, Option<Arc<[u8]>>),
+    /// The records of one of them as they stand, how the name is spelled, and what the present version has there.
+    Sole(Node<'m>, Option<Arc<[u8]>>, Node<'m>),
     Merged(Merged),
 }
 
@@ -59,17 +59,22 @@ impl Region {
             owners.iter().for_each(|owner| self.note_aliases(members, &Name::join(owner.labels(), &origin)));
         }
         let base = self.zone.clone();
-        let looks = |range: Range<usize>| owners[range].iter().map(|owner| self.look(members, owner)).collect();
+        let tables: Vec<&Table> = members.iter().flatten().chain(&base).map(|zone| zone.table()).collect();
+        let looks = |range: Range<usize>| {
+            let mut looks = Vec::with_capacity(range.len());
+            for owners in owners[range].chunks(FETCHED) {
+                Table::fetch(&tables, owners.iter().map(Owner::hashed));
+                looks.extend(owners.iter().map(|owner| self.look(members, base.as_deref(), owner)));
+            }
+            looks
+        };
         let looked: Vec<Vec<Look<'_>>> =
             parallel::in_parts(owners.len(), parallel::parts(owners.len(), MANY_NAMES), looks);
         let mut editor = base.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
         let mut touched = Vec::with_capacity(owners.len());
         for (owner, Look { name, found }) in owners.iter().zip(looked.into_iter().flatten()) {
             let (changed, is_alike, conflicts) = match found {
-                MergedName::Sole(node, spelled) => {
-                    let old = base.as_ref().and_then(|base| base.get_at(owner)).unwrap_or_default();
-                    (editor.copy(owner, old, node, spelled), false, Vec::new())
-                }
+                MergedName::Sole(node, spelled, old) => (editor.copy(owner, old, node, spelled), false, Vec::new()),
                 MergedName::Merged(merged) => {
                     (editor.set(&name, merged.rrsets, merged.spelled), merged.is_alike, merged.conflicts)
                 }
@@ -83,11 +88,14 @@ impl Region {
         (editor, touched)
     }
 
-    /// Looks what members give a name.
-    fn look<'m>(&self, members: &'m Members, owner: &Owner<'_>) -> Look<'m> {
+    /// Looks what members give a name, which the present version may have.
+    fn look<'m>(&self, members: &'m Members, base: Option<&'m Zone>, owner: &Owner<'_>) -> Look<'m> {
         let name = Name::join(owner.labels(), &self.plan.origin);
         let found = match self.sole(members, &name, owner) {
-            Some((node, spelled)) => MergedName::Sole(node, spelled),
+            Some((node, spelled)) => {
+                let old = base.and_then(|base| base.get_at(owner)).unwrap_or_default();
+                MergedName::Sole(node, spelled, old)
+            }
             None => MergedName::Merged(self.merge_name(members, &name, Silent)),
         };
         Look { name, found }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: what [`AlikeNames`] has depends on what the members have, never on the way there.
 //!
-//! Cost: O(addresses) for a name that several members have, nothing for others; O(log names) to note one.
+//! Cost: O(networks × log addresses) for a name that several members have, nothing for others; O(log names) to note one.
 
 use super::filter::address_of;
 use crate::acl::network_of;
@@ -11,7 +11,7 @@ use crate::zone::Node;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use wire::name::Name;
-use wire::rr::{Set, rtype};
+use wire::rr::{Numbered, rtype};
 
 /// Names of a region at which two members have addresses of one private network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,9 +67,20 @@ pub(super) fn have_alike<'a>(nodes: impl ExactSizeIterator<Item = Node<'a>>) -> 
 
 /// The private networks that the addresses of a node are in.
 fn networks(node: Node<'_>) -> BTreeSet<IpAddr> {
-    let sets = [rtype::A, rtype::AAAA].into_iter().filter_map(|rtype| node.get(rtype));
-    sets.flat_map(|set: Set<'_>| set.rdatas().filter_map(move |rdata| private_network(address_of(set.rtype, rdata)?)))
-        .collect()
+    let mut networks = BTreeSet::new();
+    for set in [rtype::A, rtype::AAAA].into_iter().filter_map(|rtype| node.get(rtype)) {
+        let (records, mut at) = (Numbered::new(set), 0);
+        while at < set.count as usize {
+            let rdata = records.get(at);
+            let Some(address) = address_of(set.rtype, rdata) else { break };
+            networks.extend(private_network(address));
+            // The addresses of one network stand together: 16 bits of IPv4, also where it is mapped, 48 of IPv6.
+            let behind = if address.to_canonical().is_ipv4() { 2 } else { 10 };
+            let network = &rdata[..rdata.len() - behind];
+            at = records.partition_point(at + 1..set.count as usize, |other| other.starts_with(network));
+        }
+    }
+    networks
 }
 
 /// The network that is taken for one site's: a /16 of RFC 1918 and RFC 6598, a /48 of RFC 4193.

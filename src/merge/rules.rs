@@ -134,8 +134,8 @@ impl Region {
             return Some(first);
         }
         let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min()?;
-        let rdatas = part.iter().flat_map(|(_, rrset)| rrset.rdatas()).collect();
-        let united = RRset::build(rtype, ttl, rdatas)?;
+        let sets: Vec<Set<'_>> = part.iter().map(|(_, rrset)| rrset.as_set()).collect();
+        let united = RRset::unite(ttl, &sets)?;
         if rtype == rtype::SRV && self.plan.rdata_names == RdataNames::Rewrite {
             // Targets outside the members' zones were the same before and are no loss.
             let moved = |rrset: &RRset| {

@@ -86,8 +86,9 @@ impl Doubts {
             let place = *places.entry((removal.owner.clone(), removal.rtype)).or_insert(questions.len());
             if place == questions.len() {
                 let (owner, rtype) = (removal.owner.clone(), removal.rtype);
-                let may_use_tcp = 2 * estimate(zone, &owner, rtype) <= LONGEST_ANSWER;
-                let state = if is_askable(&owner) { State::Unasked } else { State::Unanswered };
+                let is_open = is_askable(&owner) && fits_message(new, &owner, rtype);
+                let may_use_tcp = is_open && 2 * estimate(zone, &owner, rtype) <= LONGEST_ANSWER;
+                let state = if is_open { State::Unasked } else { State::Unanswered };
                 questions.push(Question { owner, rtype, may_use_tcp, records: Vec::new(), state });
             }
             questions[place].records.push(removal);
@@ -208,6 +209,12 @@ fn is_askable(owner: &Name) -> bool {
     name::labels(owner.as_wire()).flatten().all(|octet| octet.is_ascii() && *octet != b'.')
 }
 
+/// Returns true if an answer can have all of a set. Nobody needs to be asked for one that no message holds.
+fn fits_message(zone: &Zone, owner: &Name, rtype: u16) -> bool {
+    let set = zone.get(owner.as_wire()).and_then(|node| node.get(rtype));
+    set.is_none_or(|set| set.wire_bytes_about() <= usize::from(u16::MAX))
+}
+
 /// About how many octets the answer for a set takes. CNS sends an SRV record once for each address of its target, and
 /// with each of them all addresses.
 fn estimate(zone: &Zone, owner: &Name, rtype: u16) -> usize {
@@ -287,6 +294,17 @@ mod tests {
         }
         let Remaining { vetoed, unanswered, .. } = doubts.finish();
         (vetoed, unanswered.len())
+    }
+
+    #[test]
+    fn a_set_that_no_message_holds_is_not_asked_for_and_stays() {
+        let records: Vec<_> = (0..6_000u32).map(|number| ("a.z", rtype::A, number.to_be_bytes().to_vec())).collect();
+        let large = zone(&records);
+        let doubts = Doubts::new(vec![removal(1)], &large, &large);
+        assert!(doubts.open().is_empty() && !doubts.needs_serial());
+        assert_eq!(doubts.finish().unanswered, [removal(1)]);
+        let left = zone(&records[..4_000]);
+        assert_eq!(Doubts::new(vec![removal(1)], &large, &left).open().len(), 1);
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn change<'a>(node: Node<'a>, steps: &[RecordStep<'a>], sets: &mut Vec<u8>) -> R
     for RecordStep { record, at, .. } in steps {
         let (number, comes) = *at;
         match (comes, records.find(record.rtype, record.rdata)) {
-            (false, Some(index)) if records.get(index) == (record.ttl, record.rdata) => _ = records.remove(index),
+            (false, Some(at)) if records.get(at) == (record.ttl, record.rdata) => _ = records.remove(at),
             (false, _) => return Err(DeltaError::Absent),
             (true, Some(_)) => return Err(DeltaError::Present),
             (true, None) => {
@@ -114,12 +114,23 @@ fn change<'a>(node: Node<'a>, steps: &[RecordStep<'a>], sets: &mut Vec<u8>) -> R
     let mut left: Vec<(u16, u32, &[u8])> = records.iter().collect();
     left.extend(node.get(rtype::SOA).and_then(|soa| Some((rtype::SOA, soa.ttl, soa.rdatas().next()?))));
     left.sort_by_key(|record| record.0);
-    for group in left.chunk_by(|a, b| a.0 == b.0) {
-        let ttl = group[0].1;
-        if group.iter().any(|record| record.1 != ttl) {
+    let mut large = records.large().iter().peekable();
+    let mut groups = left.chunk_by(|a, b| a.0 == b.0).peekable();
+    loop {
+        let of_large = large.peek().map(|large| large.set().rtype);
+        let Some(rtype) = groups.peek().map(|group| group[0].0).into_iter().chain(of_large).min() else { break };
+        let group = groups.next_if(|group| group[0].0 == rtype).unwrap_or_default();
+        let large = large.next_if(|large| large.set().rtype == rtype);
+        let of_large = large.filter(|large| !large.is_gone()).map(|large| large.set().ttl);
+        let mut ttls = of_large.into_iter().chain(group.iter().map(|record| record.1));
+        let Some(ttl) = ttls.next() else { continue };
+        if ttls.any(|other| other != ttl) {
             return Err(DeltaError::Ttl);
         }
-        node::write_records(group, ttl, sets);
+        match large {
+            Some(large) => large.write(ttl, group.iter().map(|record| record.2).collect(), sets),
+            None => node::write_records(group, ttl, sets),
+        }
     }
     Ok(spelled)
 }

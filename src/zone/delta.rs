@@ -12,6 +12,7 @@
 
 use super::aside::AsideChanges;
 use super::doubt::Marks;
+use super::table::{FETCHED, Table};
 use crate::zone::{ByteReader, Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,8 +23,6 @@ use wire::serial::Serial;
 
 /// Number of names to compare below which other threads are not worth their start.
 const MANY_NAMES: usize = 2000;
-/// Records of a set that are gone through rather than looked up.
-const FEW_RECORDS: u32 = 8;
 /// First octet of a difference that changes what is told beside the versions; no marks begin so.
 const ASIDE: u8 = 16;
 
@@ -179,8 +178,13 @@ impl Delta {
         // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the
         // blocks.
         let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
-            let owners = names[range].iter().map(|name| Owner::new(name.owner_in(&new.origin)));
-            owners.map(|owner| [old, new].map(|zone| zone.get_at(&owner).unwrap_or_default())).collect()
+            let mut found = Vec::with_capacity(range.len());
+            for names in names[range].chunks(FETCHED) {
+                let owners: Vec<Owner<'_>> = names.iter().map(|name| Owner::new(name.owner_in(&new.origin))).collect();
+                Table::fetch(&[&old.table, &new.table], owners.iter().map(Owner::hashed));
+                found.extend(owners.iter().map(|owner| [old, new].map(|zone| zone.get_at(owner).unwrap_or_default())));
+            }
+            found
         };
         let find_all = || parallel::in_parts(names.len(), parts, find).concat();
         let sort = || canonical::order(&names, &new.origin);
@@ -343,26 +347,25 @@ fn compare_nodes(name: &Name, old: Node<'_>, new: Node<'_>, removed: &mut Block,
         return;
     }
     let is_respelled = old.spelled != new.spelled;
-    for (block, node, other) in [(removed, old, new), (added, new, old)] {
-        let owner = node.spelled.unwrap_or(name.as_wire());
-        for rrset in node.rrsets().filter(|rrset| rrset.rtype != rtype::SOA) {
-            match other.get(rrset.rtype).filter(|other| other.ttl == rrset.ttl && !is_respelled) {
-                None => block.push_all(owner, rrset),
-                Some(other) if other == rrset => {}
-                Some(other) => push_missing(block, owner, rrset, other),
+    let [old_owner, new_owner] = [old, new].map(|node| node.spelled.unwrap_or(name.as_wire()));
+    let sets = [old, new].map(|node| node.rrsets().filter(|rrset| rrset.rtype != rtype::SOA).peekable());
+    let [mut before, mut after] = sets;
+    loop {
+        let types = [before.peek(), after.peek()].map(|rrset| rrset.map(|rrset| rrset.rtype));
+        let Some(rtype) = types.into_iter().flatten().min() else { return };
+        let pair = [&mut before, &mut after].map(|sets| sets.next_if(|rrset| rrset.rtype == rtype));
+        match pair {
+            [Some(before), Some(after)] if before.ttl == after.ttl && !is_respelled => {
+                let ttl = before.ttl;
+                rr::differences(before, after, |is_gone, rdata| match is_gone {
+                    true => removed.push(Record { owner: old_owner, rtype, ttl, rdata }),
+                    false => added.push(Record { owner: new_owner, rtype, ttl, rdata }),
+                });
+            }
+            [before, after] => {
+                before.into_iter().for_each(|rrset| removed.push_all(old_owner, rrset));
+                after.into_iter().for_each(|rrset| added.push_all(new_owner, rrset));
             }
         }
-    }
-}
-
-/// Appends the records of one set that another lacks.
-fn push_missing(block: &mut Block, owner: &[u8], rrset: Set<'_>, other: Set<'_>) {
-    let Set { rtype, ttl, .. } = rrset;
-    let push = |rdata| block.push(Record { owner, rtype, ttl, rdata });
-    if other.count <= FEW_RECORDS {
-        rrset.rdatas().filter(|rdata| other.rdatas().all(|other| other != *rdata)).for_each(push);
-    } else {
-        let others: HashSet<&[u8]> = other.rdatas().collect();
-        rrset.rdatas().filter(|rdata| !others.contains(rdata)).for_each(push);
     }
 }

@@ -223,7 +223,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
         anomalies.mixed_ttls += u64::from(group.iter().any(|record| record.1 != ttl));
         let rrset = RRset::build(rtype, ttl, group.iter().map(|record| record.2.as_ref()).collect());
         let Some(rrset) = rrset else { continue };
-        anomalies.oversized += u64::from(rrset.as_set().wire_bytes() > MAX_ANSWER_BYTES);
+        anomalies.oversized += u64::from(rrset.as_set().wire_bytes_about() > MAX_ANSWER_BYTES);
         let duplicates = group.len() as u64 - u64::from(rrset.count);
         if duplicates > 0 {
             anomalies.duplicates += duplicates;

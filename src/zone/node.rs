@@ -134,14 +134,13 @@ pub(super) fn write_sets(rrsets: &[Arc<RRset>], out: &mut Vec<u8>) {
     rrsets.iter().for_each(|rrset| rrset.as_set().write(out));
 }
 
-/// Writes records of one type, which differ, as a set with a TTL; returns its octets in an answer.
-pub(super) fn write_records(records: &[(u16, u32, &[u8])], ttl: u32, out: &mut Vec<u8>) -> usize {
+/// Writes records of one type, which differ, as a set with a TTL.
+pub(super) fn write_records(records: &[(u16, u32, &[u8])], ttl: u32, out: &mut Vec<u8>) {
     let (rtype, _, rdata) = records[0];
     if records.len() == 1 {
-        return Set::write_single(rtype, ttl, rdata, out);
+        Set::write_single(rtype, ttl, rdata, out);
+        return;
     }
     let set = RRset::build(rtype, ttl, records.iter().map(|record| record.2).collect());
-    let set = set.expect("a group of records has one");
-    set.as_set().write(out);
-    set.as_set().wire_bytes()
+    set.expect("a group of records has one").as_set().write(out);
 }

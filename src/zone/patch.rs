@@ -21,15 +21,16 @@
 
 use super::meter::Meter;
 use super::node::Node;
-use super::records::Records;
-use super::{parallel, table};
+use super::parallel;
+use super::records::{LargeSet, Records};
+use super::table::{self, FETCHED, Table};
 use crate::zone::aside::{self, AsideRecord};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Zone, ZoneError, node};
 use std::ops::Range;
 use std::sync::Arc;
 use wire::name::{Name, NameBuf};
-use wire::rr::{self, rtype};
+use wire::rr::{self, Set, rtype};
 
 /// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;
@@ -180,10 +181,13 @@ impl Patcher {
         let groups: Vec<&[(u64, usize)]> = below_apex.collect();
         let change_names = |range: Range<usize>| {
             let (mut patch, mut group) = (Patch::new(base, bytes, vetoes), Vec::new());
-            for part in &groups[range] {
-                group.clear();
-                group.extend(part.iter().map(|(_, index)| &changes[*index]));
-                patch.change(part[0].0, owner(group[0]), &group, None);
+            for parts in groups[range].chunks(FETCHED) {
+                Table::fetch(&[&base.table], parts.iter().map(|part| part[0].0));
+                for part in parts {
+                    group.clear();
+                    group.extend(part.iter().map(|(_, index)| &changes[*index]));
+                    patch.change(part[0].0, owner(group[0]), &group, None);
+                }
             }
             patch
         };
@@ -295,7 +299,7 @@ impl<'a> Patch<'a> {
             match (change.adds, records.find(rtype, rdata)) {
                 // A stray SOA below the apex is not kept, so its removal is no surprise.
                 (false, None) => self.absent += u64::from(rtype != rtype::SOA),
-                (false, Some(index)) => {
+                (false, Some(at)) => {
                     if self.is_in_doubt(owner, change, rdata) {
                         if self.vetoes.holds(name().as_wire(), rtype, rdata) {
                             self.repeated.insert(name().as_wire(), rtype, rdata);
@@ -303,7 +307,7 @@ impl<'a> Patch<'a> {
                         }
                         doubts.push((rtype, rr::fold(rtype, rdata)));
                     }
-                    if records.remove(index) > change.ttl {
+                    if records.remove(at) > change.ttl {
                         unmoved.push(rtype);
                     }
                 }
@@ -336,7 +340,8 @@ impl<'a> Patch<'a> {
         let mut sets = std::mem::take(&mut self.sets);
         let start = sets.len();
         let is_alias = |record: &Raw<&[u8]>| matches!(record.0, rtype::CNAME | rtype::DNAME);
-        if raw.len() > 1 && raw.iter().any(is_alias) || more.is_some() {
+        if records.len() > 1 && raw.iter().any(is_alias) || more.is_some() {
+            raw.extend(records.of_large());
             raw.iter_mut().for_each(|(rtype, ttl, _)| *ttl = base_ttl(*rtype).unwrap_or(*ttl));
             raw.extend(more);
             let mut more = Vec::new();
@@ -347,15 +352,23 @@ impl<'a> Patch<'a> {
             let mut types: Vec<u16> = changes.iter().map(|change| change.rtype).collect();
             types.sort_unstable();
             raw.sort_by_key(|record| record.0);
-            for group in raw.chunk_by(|a, b| a.0 == b.0) {
-                let rtype = group[0].0;
-                match node.get(rtype).filter(|_| types.binary_search(&rtype).is_err()) {
-                    Some(same) => {
-                        same.write(&mut sets);
-                        self.anomalies.oversized += u64::from(same.wire_bytes() > MAX_ANSWER_BYTES);
-                    }
-                    None => self.write_set(group, base_ttl(rtype), &mut sets),
+            let mut large = records.large().iter().peekable();
+            let mut groups = raw.chunk_by(|a, b| a.0 == b.0).peekable();
+            loop {
+                let of_large = large.peek().map(|large| large.set().rtype);
+                let Some(rtype) = groups.peek().map(|group| group[0].0).into_iter().chain(of_large).min() else {
+                    break;
+                };
+                let group = groups.next_if(|group| group[0].0 == rtype).unwrap_or_default();
+                let large = large.next_if(|large| large.set().rtype == rtype);
+                let written = sets.len();
+                match (node.get(rtype).filter(|_| types.binary_search(&rtype).is_err()), large) {
+                    (Some(same), _) => same.write(&mut sets),
+                    (None, Some(large)) => self.write_large(large, group, base_ttl(rtype), &mut sets),
+                    (None, None) => self.write_set(group, base_ttl(rtype), &mut sets),
                 }
+                let is_oversized = |set: Set<'_>| set.wire_bytes_about() > MAX_ANSWER_BYTES;
+                self.anomalies.oversized += u64::from(node::sets(&sets[written..]).any(is_oversized));
             }
         }
         if left_out != left_out_before {
@@ -384,7 +397,16 @@ impl<'a> Patch<'a> {
     fn write_set(&mut self, records: &[Raw<&[u8]>], base_ttl: Option<u32>, out: &mut Vec<u8>) {
         let ttl = base_ttl.unwrap_or_else(|| records.iter().map(|record| record.1).min().unwrap_or_default());
         self.anomalies.mixed_ttls += u64::from(base_ttl.is_none() && records.iter().any(|record| record.1 != ttl));
-        self.anomalies.oversized += u64::from(node::write_records(records, ttl, out) > MAX_ANSWER_BYTES);
+        node::write_records(records, ttl, out);
+    }
+
+    /// Writes what is left of a large set with the records that came, as [`Patch::write_set`] does.
+    fn write_large(&mut self, large: &LargeSet<'_>, came: &[Raw<&[u8]>], base_ttl: Option<u32>, out: &mut Vec<u8>) {
+        let left = (!large.is_gone()).then(|| large.set().ttl);
+        let ttls = || left.into_iter().chain(came.iter().map(|record| record.1));
+        let ttl = base_ttl.or_else(|| ttls().min()).unwrap_or_default();
+        self.anomalies.mixed_ttls += u64::from(base_ttl.is_none() && ttls().any(|other| other != ttl));
+        large.write(ttl, came.iter().map(|record| record.2).collect(), out);
     }
 }
 

@@ -149,7 +149,7 @@ impl Sizes {
             if octets + set.count as usize * wire::rr::FIXED_BYTES < MAX_UDP_BYTES / 2 {
                 continue;
             }
-            self.large = self.large.change(Large::of(set.count, set.wire_bytes(), node.owner().len()), by);
+            self.large = self.large.change(Large::of(set.count, set.wire_bytes_about(), node.owner().len()), by);
         }
     }
 

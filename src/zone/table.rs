@@ -42,6 +42,8 @@ const LEAST_NAMES: usize = 4;
 /// Octets that a piece of memory takes beside its own, nearly: two counters, what the allocator knows of it, and what
 /// it rounds up.
 const ALLOCATION_BYTES: usize = 32;
+/// Hashes whose nodes are fetched together: more than that the nearest memory does not hold.
+pub const FETCHED: usize = 16;
 /// Octets that processors read from memory at once.
 pub const LINE_BYTES: usize = 64;
 
@@ -136,7 +138,7 @@ impl Table {
     /// A table of shards. O(shards)
     fn of(shards: &[Shard], bits: u32, names: usize, sources: Arc<[Table]>) -> Table {
         let groups = shards.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Table { groups, bits, names, octets: weigh(shards), sources }
+        Table { groups, bits, names, octets: shards.iter().map(Shard::weigh).sum(), sources }
     }
 
     /// Number of nodes.
@@ -186,6 +188,13 @@ impl Table {
         if let Some(index) = shard.find_tag(names, hash as u16, Some) {
             let (bytes, at) = shard.place(names, wide, index);
             bytes[at..].iter().step_by(LINE_BYTES).take(2).for_each(|byte| prefetch(byte));
+        }
+    }
+
+    /// Asks the processor for what lookups of these hashes in several tables read, in the three steps for all together.
+    pub fn fetch(tables: &[&Table], hashes: impl Iterator<Item = u64> + Clone) {
+        for step in [Table::fetch_shard, Table::fetch_tags, Table::fetch_node] {
+            hashes.clone().for_each(|hash| tables.iter().for_each(|table| step(table, hash)));
         }
     }
 
@@ -258,12 +267,6 @@ fn overlapping(index: usize, bits: u32, others: u32) -> Range<usize> {
         Some(more) => index << more..(index + 1) << more,
         None => index >> (bits - others)..(index >> (bits - others)) + 1,
     }
-}
-
-/// Octets that shards take in memory.
-fn weigh(shards: &[Shard]) -> u64 {
-    let others = |shard: &Shard| shard.others.as_ref().map_or(0, |others| size_of_val(&**others) + ALLOCATION_BYTES);
-    shards.iter().map(|shard| (size_of::<Shard>() + shard.bytes.len() + ALLOCATION_BYTES + others(shard)) as u64).sum()
 }
 
 /// The shard of a hash.

@@ -4,14 +4,17 @@
 //! decompressing what a primary sends, moving names to a region, comparing, printing. A type that is not in the table
 //! is opaque and copied byte by byte (RFC 3597).
 //!
-//! All records of one name and type are a [`Set`]. `text` reads what the table prints.
+//! All records of one name and type are a [`Set`]; `sorted` compares and changes large ones. `text` reads what the table
+//! prints.
 //!
 //! Cost: O(bytes).
 
 mod set;
+mod sorted;
 mod text;
 
 pub use set::{RRset, Set, fits_message, put_number, put_sized, read_number, read_sized, take_number, take_sized};
+pub use sorted::{Numbered, differences};
 pub use text::{Word, WordError, parse_rdata};
 
 use crate::name::{NameBuf, NameError};

@@ -1,14 +1,15 @@
 //! A table with other nodes at some owners.
 //!
 //! As long as the number of shards stays, each shard that is touched is made anew by itself, in the order that its
-//! nodes have, and groups without such a shard are shared. Many shards are made by several threads.
+//! nodes have, and groups without such a shard are shared. Many shards are made by several threads. A node that a source
+//! still has where the shard points is not looked for.
 //!
-//! Cost: O(octets of the shards that are touched); with another number of shards O(octets).
+//! Cost: O(octets of the shards that are touched + shards of their groups); with another number of shards O(octets).
 
 use super::super::node::Node;
 use super::super::parallel;
 use super::shard::{Beside, Entry, Freezer, Shard};
-use super::{GROUP_BITS, Table, bits_for, hash, overlapping, shard_index, weigh};
+use super::{GROUP_BITS, Table, bits_for, hash, overlapping, shard_index};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,32 +45,34 @@ impl Table {
         changes.iter().for_each(|change| touched[shard_index(change.hash, bits)] = true);
         let many = touched.iter().filter(|touched| **touched).count();
         let parts = parallel::parts(many, MANY_SHARDS);
-        let groups = parallel::in_parts(self.groups.len(), parts, |range| {
+        let made = parallel::in_parts(self.groups.len(), parts, |range| {
             self.change_groups(range, &touched, &changes, &sources)
         });
-        let groups: Arc<[Arc<[Shard]>]> = groups.into_iter().flatten().collect();
-        let changed = self.groups.iter().zip(groups.iter()).filter(|(old, new)| !Arc::ptr_eq(old, new));
-        let octets = changed.fold(self.octets, |octets, (old, new)| octets + weigh(new) - weigh(old));
+        let octets = made.iter().fold(self.octets, |octets, (_, more, less)| octets + more - less);
+        let groups = made.into_iter().flat_map(|(groups, ..)| groups).collect();
         Table { groups, bits, names, octets, sources }
     }
 
-    /// Makes the groups of a range, with the changes that concern them, which are sorted.
+    /// Makes the groups of a range, with the changes that concern them, which are sorted. Returns also the octets of the
+    /// shards that are made, and of those that they replace.
     fn change_groups(
         &self,
         range: Range<usize>,
         touched: &[bool],
         changes: &[NodeChange<'_>],
         sources: &[Table],
-    ) -> Vec<Arc<[Shard]>> {
+    ) -> (Vec<Arc<[Shard]>>, u64, u64) {
         let mut rest = &changes[changes.partition_point(|change| self.index_of(change) < range.start * GROUP)..];
         let (mut freezer, mut beside) = (Freezer::default(), Vec::new());
-        let mut made = Vec::with_capacity(range.len());
+        let (mut made, mut more, mut less) = (Vec::with_capacity(range.len()), 0, 0);
         for (group, old) in range.clone().zip(&self.groups[range]) {
             let first = group * GROUP;
             if !touched[first..first + old.len()].contains(&true) {
                 made.push(old.clone());
                 continue;
             }
+            // Sharing a shard counts in its memory, and each is elsewhere.
+            old.iter().for_each(Shard::fetch_counts);
             let mut shard = |index: usize| {
                 let old = &old[index - first];
                 if !touched[index] {
@@ -79,11 +82,13 @@ impl Table {
                 let (changes, behind) = rest.split_at(here);
                 rest = behind;
                 Beside::list(sources, index, self.bits, &mut beside);
-                old.change(changes, &beside, &mut freezer)
+                let new = old.change(changes, &beside, &mut freezer);
+                (more, less) = (more + new.weigh(), less + old.weigh());
+                new
             };
             made.push((first..first + old.len()).map(&mut shard).collect());
         }
-        made
+        (made, more, less)
     }
 
     /// The shard that a change concerns.
@@ -192,16 +197,19 @@ impl Shard {
         }
         let mut entries: Vec<Entry<'_>> = Vec::with_capacity(self.names() + changes.len());
         let mut made: Vec<bool> = vec![false; changes.len()];
-        for index in 0..self.names() {
-            let (node, bytes) = self.node(index);
-            let tag = self.tag(index);
-            let is_same = |change: &NodeChange<'_>| change.hash as u16 == tag && change.owner == node.owner;
-            match changes.iter().position(is_same) {
-                None => entries.push(Entry::new(tag, node.owner, bytes)),
-                Some(index) => {
-                    entries.extend(changes[index].entry());
-                    made[index] = true;
-                }
+        let (names, wide) = self.head();
+        for index in 0..names {
+            let (tag, (bytes, at)) = (self.tag(index), self.place(names, wide, index));
+            let is_same =
+                |change: &NodeChange<'_>| change.hash as u16 == tag && Node::is_at(&bytes[at..], change.owner);
+            if let Some(index) = changes.iter().position(is_same) {
+                entries.extend(changes[index].entry());
+                made[index] = true;
+            } else if beside.iter().any(|beside| beside.has(bytes)) {
+                entries.push(Entry::held(tag, bytes, at));
+            } else {
+                let (node, bytes) = self.node(index);
+                entries.push(Entry::new(tag, node.owner, bytes));
             }
         }
         entries.extend(changes.iter().zip(made).filter(|(_, made)| !made).filter_map(|(change, _)| change.entry()));

@@ -9,7 +9,7 @@
 //! Cost: finding O(nodes of a shard), making one O(octets).
 
 use super::super::node::Node;
-use super::{Table, hash};
+use super::{ALLOCATION_BYTES, Table, hash, prefetch};
 use std::sync::Arc;
 
 /// Octets of a shard in front of its tags: number of names, and [`WIDE`].
@@ -45,6 +45,19 @@ impl Shard {
     /// Number of nodes.
     pub fn names(&self) -> usize {
         self.head().0
+    }
+
+    /// Octets that it takes in memory.
+    pub fn weigh(&self) -> u64 {
+        let others = self.others.as_ref().map_or(0, |others| size_of_val(&**others) + ALLOCATION_BYTES);
+        (size_of::<Shard>() + self.bytes.len() + ALLOCATION_BYTES + others) as u64
+    }
+
+    /// Asks the processor for the counts of those that share it, which stand in front of what is shared.
+    #[inline]
+    pub fn fetch_counts(&self) {
+        prefetch(Arc::as_ptr(&self.bytes).cast::<usize>().wrapping_sub(2));
+        self.others.iter().for_each(|others| prefetch(Arc::as_ptr(others).cast::<usize>().wrapping_sub(2)));
     }
 
     /// The number of the node of an owner, and where it is.
@@ -203,6 +216,11 @@ pub(super) enum Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
+    /// Returns true if these are the bytes of the one shard in which all nodes are.
+    pub fn has(&self, bytes: &Arc<[u8]>) -> bool {
+        matches!(self, Beside::Shard(shard) if Arc::ptr_eq(&shard.bytes, bytes))
+    }
+
     /// Lists the places in the sources of a shard's nodes, by its number in a table with so many bits.
     pub fn list(sources: &'a [Table], index: usize, bits: u32, out: &mut Vec<Beside<'a>>) {
         out.clear();

@@ -34,7 +34,7 @@ fn contents(table: &Table) -> Model {
 fn check(table: &Table, model: &Model) {
     assert_eq!(&contents(table), model);
     assert_eq!(table.names(), model.len());
-    assert_eq!(table.octets(), table.groups.iter().map(|group| weigh(group)).sum::<u64>());
+    assert_eq!(table.octets(), table.shards().map(Shard::weigh).sum::<u64>());
     for (owner, sets) in model {
         assert_eq!(table.get(owner).map(|node| node.sets), Some(&sets[..]));
     }

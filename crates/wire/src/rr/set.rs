@@ -99,7 +99,7 @@ pub fn put_sized(out: &mut Vec<u8>, octets: &[u8]) {
 }
 
 /// Appends what stands in front of the body of a set. One record says itself how long it is.
-fn put_head(out: &mut Vec<u8>, rtype: u16, ttl: u32, count: u32, body: usize) {
+pub(super) fn put_head(out: &mut Vec<u8>, rtype: u16, ttl: u32, count: u32, body: usize) {
     put_number(out, rtype.into());
     put_number(out, ttl);
     put_number(out, count);
@@ -118,7 +118,7 @@ pub struct Set<'a> {
     pub ttl: u32,
     /// Number of records.
     pub count: u32,
-    body: &'a [u8],
+    pub(super) body: &'a [u8],
 }
 
 impl<'a> Set<'a> {
@@ -242,7 +242,7 @@ impl<'a> Set<'a> {
     }
 
     /// Returns true if all records have one size.
-    fn has_one_size(self) -> bool {
+    pub(super) fn has_one_size(self) -> bool {
         matches!(self.rtype, rtype::A | rtype::AAAA)
     }
 
@@ -259,12 +259,19 @@ impl<'a> Set<'a> {
 
     /// Returns true if all records together are so long that one of them may fit no message under some owner name.
     pub fn may_not_fit(self) -> bool {
-        self.body.len() > MAX_RDATA_ANYWHERE
+        self.body.len() > MAX_RDATA_ANYWHERE && !self.has_one_size()
     }
 
     /// Octets of the records in an answer.
     pub fn wire_bytes(self) -> usize {
         FIXED_BYTES * self.count as usize + self.rdata_bytes()
+    }
+
+    /// Octets of the records in an answer as far as they are few: of a set that fits no message a number above
+    /// 65,535, which is told at once.
+    pub fn wire_bytes_about(self) -> usize {
+        let least = FIXED_BYTES * self.count as usize;
+        if least > usize::from(u16::MAX) { least } else { self.wire_bytes() }
     }
 
     /// Appends the records as they stand in an answer to a question for their owner name.
@@ -323,7 +330,7 @@ pub struct RRset {
     pub ttl: u32,
     /// Number of records.
     pub count: u32,
-    body: Box<[u8]>,
+    pub(super) body: Box<[u8]>,
 }
 
 impl RRset {
