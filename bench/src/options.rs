@@ -10,13 +10,13 @@ use std::time::Duration;
 pub const USAGE: &str = "\
 usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [--rounds N] [--names N,...]
                         [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
-                        [--zones N,...] [--pause N]
+                        [--zones N,...] [--pause N] [--bulk N]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,tree,queries,transfers,steering,zones); there is also profile
+  --parts PART,...    what to measure (changes,bulk,tree,queries,transfers,steering,zones); there is also profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
-  --names N,...       changes: names that change at a time (1,100,10000)
+  --names N,...       changes: names that change at a time (1,100,10000); bulk takes the most of them
   --without-restart   changes: do not measure restarts
   --peers PEER,...    queries, transfers: who is measured
                       (echo,aggregator,region,gdnsd,yadifa,nsd,knot,pdns,bind)
@@ -25,7 +25,8 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --nodes N           tree: nodes of the ZooKeeper tree (100000)
   --changes N         tree: changes in it, one by one (1000)
   --zones N,...       zones: numbers of zones (5000,20000)
-  --pause N           zones: seconds after a load, and of a measurement (60)";
+  --pause N           zones: seconds after a load, and of a measurement (60)
+  --bulk N            bulk: changes of many names, one after the other (50)";
 
 /// From this size on the pipeline runs in fewer rounds, because each takes seconds.
 const MANY_RECORDS: usize = 500_000;
@@ -46,6 +47,7 @@ pub struct Options {
     pub changes: usize,
     pub zones: Vec<usize>,
     pub pause: Duration,
+    pub bulk: usize,
 }
 
 /// What can be measured.
@@ -53,6 +55,8 @@ pub struct Options {
 pub enum Part {
     /// From a change to the region's answer, and memory and restart beside the reference pipeline.
     Changes,
+    /// Memory after changes of many names, and after reloads of many prefixes.
+    Bulk,
     /// A tree of ZooKeeper's.
     Tree,
     /// Queries, memory and start beside other servers.
@@ -69,8 +73,9 @@ pub enum Part {
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 7] = [
+    const ALL: [(&str, Part); 8] = [
         ("changes", Part::Changes),
+        ("bulk", Part::Bulk),
         ("tree", Part::Tree),
         ("queries", Part::Queries),
         ("transfers", Part::Transfers),
@@ -89,7 +94,15 @@ impl Options {
             names: vec![1, 100, 10_000],
             rounds: 5,
             restart: true,
-            parts: vec![Part::Changes, Part::Tree, Part::Queries, Part::Transfers, Part::Steering, Part::Zones],
+            parts: vec![
+                Part::Changes,
+                Part::Bulk,
+                Part::Tree,
+                Part::Queries,
+                Part::Transfers,
+                Part::Steering,
+                Part::Zones,
+            ],
             peers: Kind::ALL.to_vec(),
             threads: vec![1, 2],
             seconds: Duration::from_secs(3),
@@ -97,6 +110,7 @@ impl Options {
             changes: 1_000,
             zones: vec![5_000, 20_000],
             pause: Duration::from_secs(60),
+            bulk: 50,
         };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -115,6 +129,7 @@ impl Options {
                 "--changes" => options.changes = number(&value()?)?,
                 "--zones" => options.zones = numbers(&value()?)?,
                 "--pause" => options.pause = Duration::from_secs(number(&value()?)? as u64),
+                "--bulk" => options.bulk = number(&value()?)?,
                 _ => return Err(USAGE.to_string()),
             }
         }
