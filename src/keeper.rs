@@ -18,8 +18,8 @@
 //! at when its deadline has come (`deadlines`), and gauges are set when they are read.
 //!
 //! Cost: a confirmation O(1); a batch O(changed names × members), and O(zones) pointer copies if it is published; a member
-//! that comes or goes as a whole O(its names). Replaced roots are kept for two seconds, so that no query thread ever
-//! frees a zone.
+//! that comes or goes as a whole O(its names). A replaced root goes with the next batch, or once no query thread reads
+//! from it, so that none of them frees a zone; after two seconds it goes in any case.
 
 mod answers;
 mod catalog;
@@ -70,7 +70,7 @@ use wire::name::Name;
 use wire::serial::Serial;
 use wire::tsig::Keyring;
 
-/// Time for which a replaced root is kept: longer than any query or transfer message that may still read it.
+/// Longest time for which a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
 /// Longest time that a zone waits at its first load: clients wait for it, and it comes but once.
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
@@ -423,9 +423,15 @@ impl Keeper {
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
         barriers.into_iter().for_each(|done| _ = done.send(()));
-        while self.retired.front().is_some_and(|(since, _)| since.elapsed() > RETIRE_AFTER) {
-            self.retired.pop_front();
-        }
+        self.retire(Instant::now());
+    }
+
+    /// Frees the replaced roots that nobody reads any more, and those that have been kept for long.
+    ///
+    /// Whoever still reads from a root has a count of its own, and nobody gets at a replaced one any more. A version of a
+    /// zone goes with the last root that holds it, so changes of many names do not pile up.
+    fn retire(&mut self, now: Instant) {
+        self.retired.retain(|(since, root)| Arc::strong_count(root) > 1 && now.duration_since(*since) <= RETIRE_AFTER);
     }
 
     /// Takes another set of zones and regions.

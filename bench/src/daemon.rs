@@ -67,14 +67,28 @@ impl Daemon {
         write_file(&self.home.join("aggregator.toml"), &configuration(self.address, self.page, plan));
     }
 
+    /// Octets that the daemon accounts for under a part of its budget.
+    pub fn accounted(&self, part: &str) -> u64 {
+        let text = self.verb(&["status", "--json"]);
+        let number = text.split("\"memory\":").nth(1).and_then(|memory| memory.split(&format!("\"{part}\":")).nth(1));
+        let digits = number.map(|rest| rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>());
+        digits.and_then(|digits| digits.parse().ok()).expect("the status tells of memory")
+    }
+
     /// Has the configuration read again; the time until the operator hears of it.
     pub fn reload(&self) -> Duration {
         let start = Instant::now();
-        let mut command = Command::new(&self.program);
-        command.args(["reload", "-c", "aggregator.toml"]).current_dir(&self.home);
-        let output = command.output().expect("the program can be started");
-        assert!(output.status.success(), "a reload: {}", String::from_utf8_lossy(&output.stderr));
+        self.verb(&["reload"]);
         start.elapsed()
+    }
+
+    /// Gives the daemon an order, and returns what is said.
+    fn verb(&self, words: &[&str]) -> String {
+        let mut command = Command::new(&self.program);
+        command.args(words).args(["-c", "aggregator.toml"]).current_dir(&self.home);
+        let output = command.output().expect("the program can be started");
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Starts the process with the configuration that is there.

@@ -3,9 +3,9 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Seven parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
-//! is compared, `scene` holds all of one size; `change` and `restart` measure. *Tree* does that with a tree of ZooKeeper's,
-//! *sets* with one record of a very large set.
+//! Eight parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! is compared, `scene` holds all of one size; `change` and `restart` measure. *Bulk* reads memory after changes of many names, which
+//! `scripted` makes. *Tree* does that with a tree of ZooKeeper's, *sets* with one record of a very large set.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
 //! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
 //! *Zones* has many small ones, which do not change, beside Knot.
@@ -13,6 +13,7 @@
 //!
 //! Cost: about an hour and a quarter on two processors, and 6 GB of memory.
 
+mod bulk;
 mod change;
 mod daemon;
 mod drain;
@@ -31,6 +32,7 @@ mod question;
 mod quiet;
 mod restart;
 mod scene;
+mod scripted;
 mod server;
 mod sets;
 mod stage;
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
     for part in &options.parts {
         match part {
             Part::Changes => measure_changes(&options),
+            Part::Bulk => bulk::measure_all(&options),
             Part::Tree => tree::measure(&options),
             Part::Sets => sets::measure(&options),
             Part::Profile => profile::measure(&options),
@@ -125,7 +128,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
     let needed = options.parts.iter().flat_map(|part| match part {
         Part::Changes => PIPELINE.to_vec(),
         Part::Tree => vec!["java"],
-        Part::Sets => Vec::new(),
+        Part::Bulk | Part::Sets => Vec::new(),
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
         Part::Steering => vec!["nsd"],
         Part::Zones => vec!["nsd", "knotd"],

@@ -10,13 +10,13 @@ use std::time::Duration;
 pub const USAGE: &str = "\
 usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [--rounds N] [--names N,...]
                         [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
-                        [--zones N,...] [--pause N] [--set N]
+                        [--zones N,...] [--pause N] [--bulk N] [--set N]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,tree,sets,queries,transfers,steering,zones); there is also profile
+  --parts PART,...    what to measure (changes,bulk,tree,sets,queries,transfers,steering,zones); there is also profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
-  --names N,...       changes: names that change at a time (1,100,10000)
+  --names N,...       changes: names that change at a time (1,100,10000); bulk takes the most of them
   --without-restart   changes: do not measure restarts
   --peers PEER,...    queries, transfers: who is measured
                       (echo,aggregator,region,gdnsd,yadifa,nsd,knot,pdns,bind)
@@ -26,6 +26,7 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --changes N         tree: changes in it, one by one (1000)
   --zones N,...       zones: numbers of zones (5000,20000)
   --pause N           zones: seconds after a load, and of a measurement (60)
+  --bulk N            bulk: changes of many names, one after the other (50)
   --set N             sets: records at one name (300000)";
 
 /// From this size on the pipeline runs in fewer rounds, because each takes seconds.
@@ -47,6 +48,7 @@ pub struct Options {
     pub changes: usize,
     pub zones: Vec<usize>,
     pub pause: Duration,
+    pub bulk: usize,
     pub set: usize,
 }
 
@@ -55,6 +57,8 @@ pub struct Options {
 pub enum Part {
     /// From a change to the region's answer, and memory and restart beside the reference pipeline.
     Changes,
+    /// Memory after changes of many names, and after reloads of many prefixes.
+    Bulk,
     /// A tree of ZooKeeper's.
     Tree,
     /// One record of a very large set.
@@ -73,8 +77,9 @@ pub enum Part {
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 8] = [
+    const ALL: [(&str, Part); 9] = [
         ("changes", Part::Changes),
+        ("bulk", Part::Bulk),
         ("tree", Part::Tree),
         ("sets", Part::Sets),
         ("queries", Part::Queries),
@@ -96,6 +101,7 @@ impl Options {
             restart: true,
             parts: vec![
                 Part::Changes,
+                Part::Bulk,
                 Part::Tree,
                 Part::Sets,
                 Part::Queries,
@@ -110,6 +116,7 @@ impl Options {
             changes: 1_000,
             zones: vec![5_000, 20_000],
             pause: Duration::from_secs(60),
+            bulk: 50,
             set: 300_000,
         };
         let mut arguments = arguments.into_iter();
@@ -129,6 +136,7 @@ impl Options {
                 "--changes" => options.changes = number(&value()?)?,
                 "--zones" => options.zones = numbers(&value()?)?,
                 "--pause" => options.pause = Duration::from_secs(number(&value()?)? as u64),
+                "--bulk" => options.bulk = number(&value()?)?,
                 "--set" => options.set = number(&value()?)?,
                 _ => return Err(USAGE.to_string()),
             }

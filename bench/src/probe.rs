@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub const A: u16 = 1;
 const SOA: u16 = 6;
 /// Octets of a message header.
-const HEADER_BYTES: usize = 12;
+pub const HEADER_BYTES: usize = 12;
 /// The shortest and the longest pause between questions.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(5));
 /// How long one answer may take; a server that loads a zone may think.
@@ -120,14 +120,19 @@ impl Probe {
 pub fn question(name: &str, rtype: u16, id: u16) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    put_name(name, &mut message);
+    message.extend_from_slice(&rtype.to_be_bytes());
+    message.extend_from_slice(&[0, 1]);
+    message
+}
+
+/// Appends a name in wire form.
+pub fn put_name(name: &str, message: &mut Vec<u8>) {
     for label in name.split('.') {
         message.push(label.len() as u8);
         message.extend_from_slice(label.as_bytes());
     }
     message.push(0);
-    message.extend_from_slice(&rtype.to_be_bytes());
-    message.extend_from_slice(&[0, 1]);
-    message
 }
 
 /// The serial in the SOA of an answer.
@@ -153,7 +158,7 @@ fn rdatas(answer: &[u8], rtype: u16) -> Vec<&[u8]> {
 }
 
 /// What follows a name, which ends with the root or with a pointer.
-fn skip_name(mut bytes: &[u8]) -> Option<&[u8]> {
+pub fn skip_name(mut bytes: &[u8]) -> Option<&[u8]> {
     loop {
         match *bytes.first()? {
             0 => return bytes.get(1..),

@@ -281,7 +281,7 @@ fn client_in(prefixes: u32, number: usize) -> Ipv4Addr {
 }
 
 /// Writes the files of a table of clients, whose homes are drawn by lot, the same in every run.
-fn write_prefixes(home: &std::path::Path, prefixes: u32) {
+pub fn write_prefixes(home: &std::path::Path, prefixes: u32) {
     let mut texts = MEMBERS.map(|_| String::new());
     for number in 0..prefixes {
         let member = (number.wrapping_mul(0x9e37_79b1) >> 16) as usize % MEMBERS.len();

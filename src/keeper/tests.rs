@@ -144,6 +144,25 @@ impl Bench {
 const ZERO: Duration = Duration::ZERO;
 
 #[test]
+fn a_replaced_root_goes_once_nobody_reads_it_or_after_a_while() {
+    let mut bench = Bench::new(&["w1.x"], vec![]);
+    bench.load("w1.x", "@ 30 SOA 1", ZERO);
+    let read = bench.publisher.load();
+    ["@ 30 SOA 2", "@ 30 SOA 3"].into_iter().for_each(|lines| bench.load("w1.x", lines, ZERO));
+    assert_eq!(bench.keeper.retired.len(), 1, "that which is read");
+    bench.keeper.retire(Instant::now() + RETIRE_AFTER);
+    assert_eq!(bench.keeper.retired.len(), 1);
+    bench.keeper.retire(Instant::now() + 2 * RETIRE_AFTER);
+    assert_eq!(bench.keeper.retired.len(), 0, "its reader frees it");
+    drop(read);
+    let read = bench.publisher.load();
+    bench.load("w1.x", "@ 30 SOA 4", ZERO);
+    drop(read);
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert_eq!(bench.keeper.retired.len(), 0);
+}
+
+#[test]
 fn a_region_waits_for_its_members_and_then_stays() {
     let plan = || region("w.x", &["w1.x", "w2.x"]);
     let mut bench = Bench::new(&["w1.x", "w2.x"], vec![plan()]);
