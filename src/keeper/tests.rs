@@ -19,7 +19,7 @@ use crate::merge::serial;
 use crate::merge::tests::plan;
 use crate::merge::{NamePattern, OnExpire, RegionPlan};
 use crate::metrics::unix_seconds;
-use crate::publish::State;
+use crate::publish::{Served, State};
 use crate::serve::answer::answer;
 use crate::state::Restored;
 use crate::zone::tests::load;
