@@ -20,6 +20,8 @@ const TXT: u16 = 16;
 const SRV: u16 = 33;
 const IXFR: u16 = 251;
 const AXFR: u16 = 252;
+/// The response code of an answer that is none.
+const REFUSED: u8 = 5;
 /// Seconds that CNS gives its records.
 const TTL: u32 = 30;
 /// Octets of the records of a message: room for header, question and one more record is left.
@@ -123,7 +125,7 @@ impl Scripted {
 }
 
 impl Script {
-    /// The answers to a question, whole messages.
+    /// The answers to a question, whole messages; REFUSED for what is not served.
     fn answer(&self, question: &[u8]) -> Option<Vec<Vec<u8>>> {
         let behind = skip_name(question.get(HEADER_BYTES..)?)?;
         let rtype = u16::from_be_bytes(*behind.first_chunk()?);
@@ -155,7 +157,11 @@ impl Script {
                 let steps = steps.iter().collect::<Vec<_>>();
                 Some(parts(&[&ends[..], &steps, &ends].concat()))
             }
-            _ => None,
+            _ => {
+                let mut refused = message(0, &[]);
+                refused[3] = REFUSED;
+                Some(vec![refused])
+            }
         }
     }
 }

@@ -150,7 +150,7 @@ fn a_replaced_root_goes_once_nobody_reads_it_or_after_a_while() {
     let read = bench.publisher.load();
     ["@ 30 SOA 2", "@ 30 SOA 3"].into_iter().for_each(|lines| bench.load("w1.x", lines, ZERO));
     assert_eq!(bench.keeper.retired.len(), 1, "that which is read");
-    bench.keeper.retire(Instant::now() + RETIRE_AFTER);
+    bench.keeper.retire(Instant::now() + RETIRE_AFTER / 2);
     assert_eq!(bench.keeper.retired.len(), 1);
     bench.keeper.retire(Instant::now() + 2 * RETIRE_AFTER);
     assert_eq!(bench.keeper.retired.len(), 0, "its reader frees it");
