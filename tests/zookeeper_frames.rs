@@ -26,6 +26,7 @@ const EXISTS: i32 = 3;
 const GET_DATA: i32 = 4;
 const SYNC: i32 = 9;
 const GET_CHILDREN: i32 = 12;
+const MANY: i32 = 22;
 const SET_WATCHES: i32 = 101;
 
 /// Kinds of lies of a member that is asked for the tree.
@@ -37,6 +38,10 @@ enum Lie {
     Trickle(u32),
     /// A list that says it has so many children, and ends there.
     Children(i32),
+    /// The same among the answers to many questions.
+    ChildrenAmongMany(i32),
+    /// So many answers to each of many questions.
+    Answers(usize),
     /// Nodes below nodes for ever, each with a payload of this size.
     Endless(usize),
 }
@@ -133,9 +138,36 @@ fn serve(mut stream: TcpStream, lie: Lie, stop: &AtomicBool, told: &AtomicUsize)
             }
             (GET_DATA, Lie::Endless(size)) => {
                 told.fetch_add(1, Ordering::Relaxed);
-                reply.extend((size as u32).to_be_bytes());
-                reply.resize(reply.len() + size, b' ');
-                reply.extend(stat(16));
+                add_node(&mut reply, size);
+            }
+            (GET_DATA, _) => add_node(&mut reply, 0),
+            (MANY, _) => {
+                told.fetch_add(1, Ordering::Relaxed);
+                for question in questions(&request[8..]) {
+                    match (question, lie) {
+                        (GET_DATA, Lie::Endless(size)) => {
+                            add_header(&mut reply, question);
+                            add_node(&mut reply, size);
+                        }
+                        (GET_DATA, Lie::Answers(count)) => (0..count).for_each(|_| {
+                            add_header(&mut reply, -1);
+                            reply.extend((-101i32).to_be_bytes()); // no such node
+                        }),
+                        (GET_DATA, _) => {
+                            add_header(&mut reply, question);
+                            add_node(&mut reply, 0);
+                        }
+                        (_, Lie::ChildrenAmongMany(count)) => {
+                            add_header(&mut reply, question);
+                            reply.extend(count.to_be_bytes());
+                        }
+                        _ => {
+                            add_header(&mut reply, question);
+                            add_children(&mut reply);
+                        }
+                    }
+                }
+                reply.extend([255, 255, 255, 255, 1, 255, 255, 255, 255]);
             }
             (GET_CHILDREN, Lie::Children(count)) => {
                 told.fetch_add(1, Ordering::Relaxed);
@@ -143,8 +175,7 @@ fn serve(mut stream: TcpStream, lie: Lie, stop: &AtomicBool, told: &AtomicUsize)
                 reply.resize(reply.len() + 100, 0);
             }
             (GET_CHILDREN, _) => {
-                reply.extend(16i32.to_be_bytes());
-                (0..16u8).for_each(|child| reply.extend([0, 0, 0, 1, b'a' + child]));
+                add_children(&mut reply);
                 reply.extend(stat(16));
             }
             (SYNC, _) => reply.extend(&request[8..]),
@@ -154,6 +185,36 @@ fn serve(mut stream: TcpStream, lie: Lie, stop: &AtomicBool, told: &AtomicUsize)
         write_frame(&mut stream, &reply)?;
     }
     Ok(())
+}
+
+/// Adds a node with a payload of this size and sixteen children.
+fn add_node(reply: &mut Vec<u8>, size: usize) {
+    reply.extend((size as u32).to_be_bytes());
+    reply.resize(reply.len() + size, b' ');
+    reply.extend(stat(16));
+}
+
+/// Adds the names of sixteen children.
+fn add_children(reply: &mut Vec<u8>) {
+    reply.extend(16i32.to_be_bytes());
+    (0..16u8).for_each(|child| reply.extend([0, 0, 0, 1, b'a' + child]));
+}
+
+/// Adds what an answer among many begins with.
+fn add_header(reply: &mut Vec<u8>, operation: i32) {
+    reply.extend(operation.to_be_bytes());
+    reply.extend([0; 5]);
+}
+
+/// Returns the operations of the questions in a request: each has a header, a path, and whether it is watched.
+fn questions(mut request: &[u8]) -> Vec<i32> {
+    let mut found = Vec::new();
+    while request[4] == 0 {
+        let number = |at: usize| i32::from_be_bytes(request[at..at + 4].try_into().expect("four octets"));
+        found.push(number(0));
+        request = &request[9 + 4 + number(9) as usize + 1..];
+    }
+    found
 }
 
 /// Returns the status of a node with so many children.
@@ -257,6 +318,30 @@ fn a_long_reply_that_comes_slowly_takes_the_memory_of_what_has_come() {
 #[test]
 fn more_children_than_the_reply_holds_are_not_prepared_for() {
     assert!(meet(Lie::Children(i32::MAX), ["", ""], "malformed").contains("children"));
+    assert!(meet(Lie::ChildrenAmongMany(i32::MAX), ["", ""], "malformed").contains("children"));
+}
+
+#[test]
+fn more_answers_than_questions_are_not_taken() {
+    assert!(meet(Lie::Answers(2), ["", ""], "malformed").contains("was not asked"));
+    assert!(meet(Lie::Answers(100_000), ["", ""], "malformed").contains("was not asked"));
+}
+
+#[test]
+fn nodes_that_are_too_large_together_are_read_alone() {
+    let folder = Folder::new();
+    // Nodes may be larger than by default.
+    let server = ZooKeeper::start_with(&folder, &["-Djute.maxbuffer=4194304"]);
+    let nodes = Znodes::connect(&[server.address()]);
+    make_service(&nodes, ROOT, 8);
+    for number in 0..8 {
+        let payload = [host(address(number)), vec![b' '; 3 * MIB / 2]].concat();
+        nodes.set(&format!("{ROOT}/web/h{number}"), &payload);
+    }
+    let daemon = Aggregator::start(&folder, &plan(&[server.address()], "max_reply = \"4MiB\""));
+    let mut resolver = Resolver::new(&daemon);
+    wait("all are served", || (resolver.addresses("web").len() == 8).then_some(()));
+    assert_eq!(losses(&daemon, "reply-too-long"), 1.0);
 }
 
 #[test]

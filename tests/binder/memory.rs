@@ -62,7 +62,7 @@ impl Memory {
     fn set(&mut self, path: &str, data: &[u8]) {
         self.zxid += 1;
         if let Some(below) = self.below(path) {
-            self.tree.set(&below, data, self.zxid);
+            self.tree.set(&below, data.to_vec(), self.zxid);
         }
     }
 

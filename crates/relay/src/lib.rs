@@ -7,7 +7,8 @@
 //! as it arrives, once its beginning has been looked at.
 //!
 //! Invariants: a frame that is longer than the limit is not passed on, nor a list that says it has more children than
-//! its frame holds; only sockets of this process are served, whoever else finds the port is turned away; a server that
+//! its frame holds; of a reply to many questions at once the library never gets the end if there is such a list in it,
+//! or more answers than anybody asks for; only sockets of this process are served, whoever else finds the port is turned away; a server that
 //! has sent such a frame is asked again only after a pause, which grows.
 //!
 //! Cost: O(1) memory for a connection; each octet is copied once more, through a socket of this machine; two
@@ -15,6 +16,9 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod answers;
+
+use answers::pass_answers;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
@@ -46,10 +50,14 @@ const LEAST_PER_CHILD: u32 = 5;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Number and outcome, which every reply begins with.
 const REPLY_HEADER: usize = 16;
+/// Number of a list's children, which it begins with.
+const COUNT: usize = 4;
 /// Number and operation, which every request begins with.
 const REQUEST_HEADER: usize = 8;
 /// The operations whose replies begin with a list (`ZooDefs.java`).
 const LISTS: [i32; 2] = [8, 12];
+/// The operation that asks for many nodes at once (the same).
+const MANY: i32 = 22;
 /// The pause after the first frame that was refused; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
@@ -252,8 +260,19 @@ impl From<io::Error> for End {
     }
 }
 
-/// The numbers of the requests whose replies have not come, and whether those are lists.
-type Asked = Mutex<HashMap<i32, bool>>;
+/// The numbers of the requests whose replies have not come, and what is in those.
+type Asked = Mutex<HashMap<i32, Kind>>;
+
+/// Kinds of replies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Names of children first.
+    List,
+    /// Answers to many questions.
+    Many,
+    /// Nothing that needs to be looked at.
+    Other,
+}
 
 /// Passes on what the library sends.
 async fn pass_requests(from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin, asked: &Asked) -> Result<(), End> {
@@ -269,8 +288,12 @@ async fn pass_requests(from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin
         if let ([number, operation], []) = head.as_chunks::<4>()
             && !std::mem::take(&mut is_first)
         {
-            let is_list = LISTS.contains(&i32::from_be_bytes(*operation));
-            asked.lock().insert(i32::from_be_bytes(*number), is_list);
+            let kind = match i32::from_be_bytes(*operation) {
+                MANY => Kind::Many,
+                operation if LISTS.contains(&operation) => Kind::List,
+                _ => Kind::Other,
+            };
+            asked.lock().insert(i32::from_be_bytes(*number), kind);
         }
         pass_frame(&mut from, &mut to, length, head).await?;
     }
@@ -291,33 +314,47 @@ async fn pass_replies(
         if announced > limit {
             return Err(End::Refused(Fault::TooLong { announced, limit }));
         }
-        let mut head = [0; REPLY_HEADER + 4];
-        let head = &mut head[..(REPLY_HEADER + 4).min(announced as usize)];
-        from.read_exact(head).await?;
+        let mut head = [0; REPLY_HEADER + COUNT];
+        let mut known = REPLY_HEADER.min(announced as usize);
+        from.read_exact(&mut head[..known]).await?;
         // The first frame is the session's, and has no header either.
-        if let Some(number) = head.first_chunk()
-            && !std::mem::take(&mut is_first)
-        {
-            let number = i32::from_be_bytes(*number);
-            let is_list = asked.lock().remove(&number);
-            // Negative numbers are those of events and of what is never a list. One that nobody has asked with yet
-            // could otherwise be the reply to a list before that is known to be one.
-            let is_list = is_list.or((number < 0).then_some(false)).ok_or(End::Refused(Fault::Unasked))?;
-            // An error has no list.
-            if let Some(count) = head.get(REPLY_HEADER..).and_then(<[u8]>::first_chunk)
-                && is_list
-            {
-                judge_list(i32::from_be_bytes(*count), announced, limit)?;
-            }
+        let kind = match head[..known].first_chunk() {
+            Some(number) if !is_first => kind_of(i32::from_be_bytes(*number), asked)?,
+            _ => Kind::Other,
+        };
+        is_first = false;
+        // An error has no list.
+        if kind == Kind::List && announced as usize >= head.len() {
+            let count = &mut head[REPLY_HEADER..];
+            from.read_exact(count).await?;
+            known += COUNT;
+            judge_list(count, announced, limit)?;
         }
-        pass_frame(&mut from, to, announced, head).await?;
+        if kind == Kind::Many {
+            pass_answers(&mut from, to, announced, &head[..known], limit).await?;
+        } else {
+            pass_frame(&mut from, to, announced, &head[..known]).await?;
+        }
     }
 }
 
+/// Returns what is in the reply to a request with this number.
+fn kind_of(number: i32, asked: &Asked) -> Result<Kind, End> {
+    let found = asked.lock().remove(&number);
+    // Negative numbers are those of events and of what is never a list. One that nobody has asked with yet could
+    // otherwise be the reply to a list before that is known to be one.
+    found.or((number < 0).then_some(Kind::Other)).ok_or(End::Refused(Fault::Unasked))
+}
+
 /// Judges how many children a list says it has.
-fn judge_list(count: i32, length: u32, limit: u32) -> Result<(), End> {
+fn judge_list(count: &[u8], length: u32, limit: u32) -> Result<(), End> {
+    let count = count.first_chunk().map_or(0, |count| i32::from_be_bytes(*count));
     // The library reads a negative number as none.
-    let count = u32::try_from(count).unwrap_or(0);
+    judge_count(u32::try_from(count).unwrap_or(0), length, limit)
+}
+
+/// Judges how many children a reply of this length says it has.
+fn judge_count(count: u32, length: u32, limit: u32) -> Result<(), End> {
     let most = (length / LEAST_PER_CHILD).min(limit.max(DEFAULT_LIMIT) / LIMIT_PER_CHILD);
     if count <= most { Ok(()) } else { Err(End::Refused(Fault::Children(count))) }
 }
@@ -342,8 +379,16 @@ where
 {
     to.write_u32(length).await?;
     to.write_all(head).await?;
-    let mut rest = length as usize - head.len();
-    while rest > 0 {
+    pass_octets(from, to, length as usize - head.len()).await
+}
+
+/// Passes so many octets on.
+async fn pass_octets<R, W>(from: &mut BufReader<R>, to: &mut BufWriter<W>, mut octets: usize) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    while octets > 0 {
         if from.buffer().is_empty() {
             to.flush().await?;
         }
@@ -351,10 +396,10 @@ where
         if come.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let taken = come.len().min(rest);
+        let taken = come.len().min(octets);
         to.write_all(&come[..taken]).await?;
         from.consume(taken);
-        rest -= taken;
+        octets -= taken;
     }
     Ok(())
 }

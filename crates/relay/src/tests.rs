@@ -123,6 +123,43 @@ async fn a_list_has_the_children_that_it_has_room_for() {
     }
 }
 
+/// An answer among many, with what follows its header.
+fn answer(operation: i32, body: &[&[u8]]) -> Vec<u8> {
+    [&operation.to_be_bytes()[..], &[0; 5], &body.concat()].concat()
+}
+
+#[tokio::test]
+async fn a_reply_to_many_questions_ends_only_if_all_of_it_is_good() {
+    let number = |number: i32| number.to_be_bytes();
+    let node = answer(4, &[&number(3), b"abc", &[0; 68]]);
+    let empty = answer(4, &[&number(-1), &[0; 68]]);
+    let gone = answer(-1, &[&number(-101)]);
+    let list = |count: i32| answer(8, &[&number(count), &number(1), b"a", &number(2), b"bc"]);
+    let end = [&number(-1)[..], &[1], &number(-1)].concat();
+    for (answers, is_good) in [
+        (Vec::new(), true),
+        (vec![end.clone()], true),
+        (vec![node.clone(), empty, gone.clone(), list(2), node.clone(), end.clone()], true),
+        (vec![vec![b'x'; 3]], false),
+        (vec![node.clone(), list(3), end.clone()], false),
+        (vec![list(i32::MAX), end.clone()], false),
+        (vec![answer(4, &[&number(9), b"abc"])], false),
+        (vec![answer(4, &[&number(i32::MAX), b"abc"])], false),
+        (vec![answer(14, &[]), end.clone()], false),
+        (vec![gone.repeat(1024), end.clone()], true),
+        (vec![gone.repeat(1025), end.clone()], false),
+    ] {
+        let request = [frame(&[0; 45]), frame(&[number(5), number(22)].concat())].concat();
+        let welcome = frame(&[3; 37]);
+        let reply = frame(&[&number(5)[..], &[0; 12], &answers.concat()].concat());
+        let says = [&welcome[..], &reply].concat();
+        let relay = relay(1 << 20, request.len(), says.clone()).await;
+        let got = ask(&relay, &request, if is_good { says.len() } else { usize::MAX }).await;
+        assert!(says.starts_with(&got) && (got == says) == is_good, "{answers:?}");
+        assert_eq!(relay.fault().is_none(), is_good, "{answers:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_at_fault_waits_for_its_next_turn() {
     let relay = relay(10, 0, 11u32.to_be_bytes().to_vec()).await;

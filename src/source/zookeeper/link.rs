@@ -15,7 +15,7 @@
 
 use super::error::SessionError;
 use super::plan::{Member, TreePlan};
-use relay::{Relay, Target};
+use relay::{Fault, Relay, Target};
 use rustls::pki_types::ServerName;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{
-    AddWatchMode, Client, Error, EventType, OneshotWatcher, PersistentWatcher, SessionState, Stat, WatchedEvent,
+    AddWatchMode, Client, Error, EventType, MultiReadResult, OneshotWatcher, PersistentWatcher, SessionState, Stat,
+    WatchedEvent,
 };
 
 /// Message that a link sends by itself.
@@ -104,11 +105,13 @@ pub struct Courier {
     root: String,
     /// True if each node has its own watches.
     pub each: bool,
+    /// Nodes that one request may read.
+    pub together: usize,
 }
 
 impl Link {
-    /// Begins a session with one member.
-    pub async fn connect(plan: &TreePlan, member: &Member, each: bool) -> Result<Link, SessionError> {
+    /// Begins a session with one member, in which requests are for so many nodes at most.
+    pub async fn connect(plan: &TreePlan, member: &Member, each: bool, together: usize) -> Result<Link, SessionError> {
         let mut connector = Client::connector().with_session_timeout(plan.session_timeout).with_fail_eagerly();
         if let Some(digest) = &plan.digest {
             connector = connector.with_auth("digest", &digest.secret.0);
@@ -139,7 +142,7 @@ impl Link {
                 }
             }
         });
-        let courier = Arc::new(Courier { client, sender, root: plan.path.clone(), each });
+        let courier = Arc::new(Courier { client, sender, root: plan.path.clone(), each, together });
         Ok(Link { courier, relay, quarantine, watcher: None, signals })
     }
 
@@ -298,6 +301,45 @@ impl Courier {
         }
         let (children, zxid) = self.list_node(path).await?;
         Ok(NodeState::Node { data, zxid: zxid.max(newest_zxid(&stat)), born: stat.czxid, children })
+    }
+
+    /// Reads nodes, and with `below` the names of their children, by one request, and another for all that have
+    /// children. Sets no watches.
+    pub async fn read_together(&self, wanted: &[(&str, bool)]) -> Result<Vec<NodeState>, SessionError> {
+        let mut reader = self.client.new_multi_reader();
+        let is_asked: Vec<bool> =
+            wanted.iter().map(|(path, _)| reader.add_get_data(&self.path(path)).is_ok()).collect();
+        let mut answers = reader.commit().await?.into_iter();
+        let (mut found, mut parents) = (Vec::with_capacity(wanted.len()), Vec::new());
+        for ((path, below), is_asked) in wanted.iter().zip(is_asked) {
+            found.push(match is_asked.then(|| answers.next()) {
+                None => NodeState::Closed,
+                Some(Some(MultiReadResult::Data { data, stat })) => {
+                    if *below && stat.num_children > 0 {
+                        reader.add_get_children(&self.path(path))?;
+                        parents.push(found.len());
+                    }
+                    NodeState::Node { data, zxid: newest_zxid(&stat), born: stat.czxid, children: Vec::new() }
+                }
+                Some(Some(MultiReadResult::Error { err })) => sort_out(Err(err))?,
+                Some(_) => return Err(Fault::Unasked.into()),
+            });
+        }
+        if answers.next().is_some() {
+            return Err(Fault::Unasked.into());
+        }
+        // What has changed since the payload was read has its event before this answer, and that leads to its number.
+        let mut lists = reader.commit().await?.into_iter();
+        for parent in parents {
+            match (lists.next(), &mut found[parent]) {
+                (Some(MultiReadResult::Children { children: names }), NodeState::Node { children, .. }) => {
+                    *children = names;
+                }
+                (Some(MultiReadResult::Error { err }), state) => *state = sort_out(Err(err))?,
+                _ => return Err(Fault::Unasked.into()),
+            }
+        }
+        Ok(found)
     }
 
     /// Reads the names of a node's children.

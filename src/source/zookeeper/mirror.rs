@@ -103,7 +103,8 @@ impl Mirror {
             self.closed.retain(|closed| !is_within(closed, path));
         }
         let mut logged = 0;
-        for node in &reading.nodes {
+        // Each is let go of when it is taken, so that nothing is in memory twice.
+        for node in std::mem::take(&mut reading.nodes) {
             if node.path.is_empty() {
                 (self.rooted, self.born) = (true, node.born);
             }
@@ -115,7 +116,7 @@ impl Mirror {
             }
             self.closed.remove(&node.path);
             self.tree.born(&node.path, node.born);
-            let Some(error) = self.tree.set(&node.path, &node.data, 0) else {
+            let Some(error) = self.tree.set(&node.path, node.data, 0) else {
                 self.broken.remove(&node.path);
                 continue;
             };
@@ -124,7 +125,7 @@ impl Mirror {
                     warn!(zone = %self.zone, node = %node.path, %error, "payload is faulty");
                 }
                 logged += 1;
-                self.broken.insert(node.path.clone(), error);
+                self.broken.insert(node.path, error);
             }
         }
         if let Some(more) = logged.checked_sub(LOGGED_PAYLOADS).filter(|more| *more > 0) {

@@ -1,21 +1,29 @@
 //! Reading many nodes with many requests on the way at once.
 //!
-//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much
-//! a server sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read
-//! is not there; a session without any answer for its whole timeout is given up.
+//! A server needs some 50 microseconds for a request, whatever it is for, so one request asks for several nodes, and
+//! another one for the children of those that have some; where each node is watched, that cannot be.
 //!
-//! Cost: one request for each leaf, two for each node with children; for each node where each is watched.
+//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much
+//! a server sends; never more than [`MOST_ON_THE_WAY`] nodes are asked for at once; a node that goes while its tree is
+//! read is not there; a session without any answer for its whole timeout is given up.
+//!
+//! Cost: two requests for [`MOST_TOGETHER`] nodes, and a task; where each node is watched, one for each leaf and two for
+//! each other node.
 
 use super::error::SessionError;
-use super::link::{Link, NodeState, Touch};
+use super::link::{Courier, Link, NodeState, Touch};
 use crate::budget::Claim;
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Requests on the way at once: many round trips' worth, and few of the thousand after which a server stops listening.
-const MOST_REQUESTS: usize = 256;
+/// Nodes that are asked for at once: many round trips' worth, and as requests few of the thousand after which a server
+/// stops listening.
+const MOST_ON_THE_WAY: usize = 256;
+/// Nodes that one request reads: beyond that a server's time goes into the nodes.
+pub const MOST_TOGETHER: usize = 32;
 
 /// Octets of memory for a node or a request, besides those of its texts.
 const NODE_BYTES: usize = 128;
@@ -72,6 +80,14 @@ enum Job {
     Look(String),
 }
 
+impl Job {
+    /// The path of its node.
+    fn path(&self) -> &str {
+        let (Job::Node(path) | Job::Tree(path) | Job::Children(path) | Job::Look(path)) = self;
+        path
+    }
+}
+
 /// Reads the whole tree.
 pub async fn read_tree(link: &Link, bounds: Bounds, claim: &Claim) -> Result<Reading, SessionError> {
     run(link, vec![Job::Tree(String::new())], &|_| Vec::new(), bounds, claim).await
@@ -121,24 +137,15 @@ async fn run(
 ) -> Result<Reading, SessionError> {
     let Bounds { patience, bytes } = bounds;
     let mut reading = Reading::default();
-    let (mut lists, mut spent) = (Vec::new(), 0);
-    let mut requests: JoinSet<(Job, Result<NodeState, SessionError>)> = JoinSet::new();
+    let (mut lists, mut spent, mut on_the_way) = (Vec::new(), 0, 0);
+    let mut requests: JoinSet<Result<Vec<(Job, NodeState)>, SessionError>> = JoinSet::new();
     loop {
-        while requests.len() < MOST_REQUESTS
-            && let Some(job) = jobs.pop()
-        {
-            let courier = link.courier.clone();
-            link.begin(&mut requests, async move {
-                let found = match &job {
-                    Job::Node(path) => courier.read(path, false).await,
-                    Job::Tree(path) => courier.read(path, true).await,
-                    Job::Children(path) => courier.list(path).await,
-                    Job::Look(path) => courier.look(path).await,
-                };
-                (job, found)
-            });
+        while on_the_way < MOST_ON_THE_WAY && !jobs.is_empty() {
+            let chosen = choose(&mut jobs, link.courier.together);
+            on_the_way += chosen.len();
+            link.begin(&mut requests, ask(link.courier.clone(), chosen));
         }
-        let (job, found) = match timeout(patience, requests.join_next()).await {
+        let done = match timeout(patience, requests.join_next()).await {
             Err(_) => return Err(SessionError::Stalled(patience)),
             Ok(None) => {
                 // What a node that was not there a moment ago is now, its own request may have been too early for.
@@ -149,21 +156,42 @@ async fn run(
                 continue;
             }
             Ok(Some(Err(_))) => return Err(SessionError::Other("a request has panicked".to_owned())),
-            Ok(Some(Ok(done))) => done,
+            Ok(Some(Ok(done))) => done?,
         };
-        let found = found?;
-        spent += weight(&job, &found);
+        on_the_way -= done.len();
+        spent += done.iter().map(|(job, found)| weight(job, found)).sum::<u64>();
         if spent > bytes {
             return Err(SessionError::TreeTooLarge(bytes));
         }
         claim.grow_beside(0, spent).await?;
-        lists.extend(take(&mut reading, &mut jobs, job, found));
+        lists.extend(done.into_iter().filter_map(|(job, found)| take(&mut reading, &mut jobs, job, found)));
     }
+}
+
+/// Takes what one request is to be for: as many nodes as it may be, or one thing of another kind.
+fn choose(jobs: &mut Vec<Job>, most: usize) -> Vec<Job> {
+    let nodes = jobs.iter().rev().take_while(|job| matches!(job, Job::Node(_) | Job::Tree(_))).take(most).count();
+    jobs.split_off(jobs.len() - nodes.max(1))
+}
+
+/// Has jobs done by one request.
+async fn ask(courier: Arc<Courier>, jobs: Vec<Job>) -> Result<Vec<(Job, NodeState)>, SessionError> {
+    let found = match &jobs[..] {
+        [Job::Node(path)] => vec![courier.read(path, false).await?],
+        [Job::Tree(path)] => vec![courier.read(path, true).await?],
+        [Job::Children(path)] => vec![courier.list(path).await?],
+        [Job::Look(path)] => vec![courier.look(path).await?],
+        jobs => {
+            let wanted: Vec<_> = jobs.iter().map(|job| (job.path(), matches!(job, Job::Tree(_)))).collect();
+            courier.read_together(&wanted).await?
+        }
+    };
+    Ok(jobs.into_iter().zip(found).collect())
 }
 
 /// Returns what an answer takes in memory, with the requests that follow from it.
 fn weight(job: &Job, found: &NodeState) -> u64 {
-    let (Job::Node(path) | Job::Tree(path) | Job::Children(path) | Job::Look(path)) = job;
+    let path = job.path();
     let each = |children: &[String]| {
         // The name, and the path that is made of it.
         children.iter().map(|child| NODE_BYTES + path.len() + 2 * child.len()).sum()
@@ -276,6 +304,16 @@ mod tests {
         let list = take(&mut reading, &mut jobs, Job::Children("a".into()), found);
         compare(&mut reading, &mut jobs, list.into_iter().collect(), &known);
         assert_eq!(jobs, [Job::Tree("a/back".into())]);
+    }
+
+    #[test]
+    fn a_request_is_for_nodes_that_wait_together_or_for_one_other_thing() {
+        let [node, tree, look] = [Job::Node("a".into()), Job::Tree("b".into()), Job::Look("c".into())];
+        let mut jobs = [&look, &node, &tree, &node, &look].map(Clone::clone).to_vec();
+        assert_eq!(choose(&mut jobs, 2), [look.clone()]);
+        assert_eq!(choose(&mut jobs, 2), [tree, node.clone()]);
+        assert_eq!(choose(&mut jobs, 2), [node]);
+        assert_eq!((choose(&mut jobs, 2), jobs), (vec![look], Vec::new()));
     }
 
     #[test]

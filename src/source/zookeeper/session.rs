@@ -17,7 +17,7 @@ use super::guard::{self, Doubt, Extent, Guard, Held, Limits};
 use super::link::{Link, Signal};
 use super::mirror::Mirror;
 use super::plan::{Member, TreePlan, Watches};
-use super::reader::{Bounds, Reading, read_tree};
+use super::reader::{Bounds, MOST_TOGETHER, Reading, read_tree};
 use super::{Shared, link};
 use crate::budget::{Budget, Manner};
 use crate::source::requests::Call;
@@ -25,6 +25,7 @@ use crate::source::{News, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
 use memory::granted;
+use relay::Fault;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -55,6 +56,10 @@ const LONGEST_PAUSE_WHILE_HELD: Duration = Duration::from_secs(60);
 /// The least time a server has to answer.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Octets of the largest node that a server of default settings takes (`jute.maxbuffer`), with what a reply has beside
+/// it.
+const LARGEST_NODE: u32 = 1 << 20;
+
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: Arc<TreePlan>,
@@ -64,6 +69,8 @@ pub(super) struct Task {
     guard: Guard,
     /// True if each node gets watches of its own.
     each: bool,
+    /// True if each node is read alone, because a reply was too long.
+    alone: bool,
     /// Counts members that were asked, in turn.
     turn: usize,
     /// True if the session has come so far that its tree was read.
@@ -120,6 +127,7 @@ impl Task {
         Task {
             account: Account::new(shared.clone()),
             each: plan.watches == Watches::Each,
+            alone: false,
             // Replicas must not all go to the first member.
             turn: RandomState::new().hash_one(0) as usize % plan.members.len().max(1),
             plan,
@@ -159,6 +167,7 @@ impl Task {
                     }
                     // A session that never came so far as to be followed must not be begun as fast as it fails, nor one
                     // that came to an end of the same kind as the one before it.
+                    self.alone |= matches!(error, SessionError::Relay(Fault::TooLong { .. }));
                     self.excesses = if error.is_excess() { self.excesses.saturating_add(1) } else { 0 };
                     if !self.followed || self.excesses > 0 {
                         self.failures = self.failures.max(self.excesses.saturating_sub(1));
@@ -185,13 +194,22 @@ impl Task {
                 }
                 let member = self.plan.members[self.turn % self.plan.members.len()].clone();
                 self.turn = self.turn.wrapping_add(1);
-                match Link::connect(&self.plan, &member, self.each).await {
+                match Link::connect(&self.plan, &member, self.each, self.together()).await {
                     Ok(link) => return Some((link, member)),
                     Err(error) => problems.push(format!("{member}: {error}")),
                 }
             }
             self.fail(problems.join("; "));
         }
+    }
+
+    /// Returns how many nodes one request may read: as many as a reply may have whatever their payloads are, which
+    /// ZooKeeper bounds by itself. Where that is raised and a reply was too long, each is read alone.
+    fn together(&self) -> usize {
+        if self.each || self.alone {
+            return 1;
+        }
+        (self.plan.max_reply / LARGEST_NODE).clamp(1, MOST_TOGETHER as u32) as usize
     }
 
     /// Notes a round that came to nothing.

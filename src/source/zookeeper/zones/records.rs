@@ -103,10 +103,11 @@ impl Tree {
 
     /// Adds the addresses of a service's members.
     fn add_members(&self, rrsets: &mut Vec<RRset>, node: &Node, service: &Service) {
+        let members: Vec<&Host> = self.members(node).map(|(_, _, host)| host).collect();
         for wanted in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
-            let members = || self.members(node).filter(|(_, _, host)| wanted(&host.address));
-            let ttl = members().filter_map(|(_, _, host)| host.ttl).fold(service.ttl, u32::min);
-            add_addresses(rrsets, ttl, members().map(|(_, _, host)| host.address));
+            let members = || members.iter().filter(|host| wanted(&host.address));
+            let ttl = members().filter_map(|host| host.ttl).fold(service.ttl, u32::min);
+            add_addresses(rrsets, ttl, members().map(|host| host.address));
         }
     }
 

@@ -52,7 +52,7 @@ impl Site {
 
     fn set(&mut self, path: &str, data: &str) -> Option<PayloadError> {
         self.zxid += 1;
-        self.tree.set(path, data.as_bytes(), self.zxid)
+        self.tree.set(path, data.as_bytes().to_vec(), self.zxid)
     }
 
     fn remove(&mut self, path: &str) {
@@ -227,7 +227,7 @@ fn odd_payloads_are_read_as_binder_reads_them() {
     let mut site = Site::new();
     let zxid = site.zxid + 1;
     let data = b"{\"type\":\"host\",\"note\":\"\xff\xc3(\",\"host\":{\"address\":\"172.27.10.5\"}}";
-    assert_eq!(site.tree.set("octets", data, zxid), None);
+    assert_eq!(site.tree.set("octets", data.to_vec(), zxid), None);
     site.publish();
     assert_eq!(site.at("octets"), "30 A [172.27.10.5]");
 }
@@ -543,7 +543,7 @@ fn edit() -> impl Strategy<Value = (&'static str, Option<Vec<u8>>)> {
 fn make(site: &mut Site, (path, data): &(&str, Option<Vec<u8>>)) {
     site.zxid += 1;
     match data {
-        Some(data) => _ = site.tree.set(path, data, site.zxid),
+        Some(data) => _ = site.tree.set(path, data.clone(), site.zxid),
         None => {
             site.tree.remove(path);
             site.tree.note_zxid(site.zxid);
@@ -615,7 +615,7 @@ proptest! {
     ) {
         let load = |nodes: Vec<(&&str, &Vec<u8>)>| {
             let mut site = Site::new();
-            nodes.into_iter().for_each(|(path, data)| _ = site.tree.set(path, data, 9));
+            nodes.into_iter().for_each(|(path, data)| _ = site.tree.set(path, data.clone(), 9));
             site.publish();
             (site.published, counts(&site.tree))
         };
@@ -633,11 +633,11 @@ proptest! {
     #[test]
     fn nothing_is_too_odd(path in "\\PC{0,80}", data: Vec<u8>, text in "\\PC{0,60}") {
         let mut site = Site::new();
-        site.tree.set(&path, &data, i64::MIN);
-        site.tree.set(&text, path.as_bytes(), i64::MAX);
+        site.tree.set(&path, data, i64::MIN);
+        site.tree.set(&text, path.as_bytes().to_vec(), i64::MAX);
         let record = format!(r#"{{"type":"database","database":{{"primary":{text:?},"ttl":{text:?}}}}}"#);
-        site.tree.set("a", record.as_bytes(), 1);
-        site.tree.set("b", record.replace("database", "host").replace("primary", "address").as_bytes(), 1);
+        site.tree.set("a", record.as_bytes().to_vec(), 1);
+        site.tree.set("b", record.replace("database", "host").replace("primary", "address").into_bytes(), 1);
         site.publish();
         site.tree.remove(&path);
         site.publish();
@@ -651,16 +651,16 @@ fn the_memory_of_nodes_is_known_before_and_given_back_after() {
         format!(r#"{{"type":"host","host":{{"address":"172.27.10.1"}},"x":"{}"}}"#, "x".repeat(pad)).into_bytes()
     };
     let nodes = [("", 0), ("a", 10), ("a/b", 5000), ("a/b/c.d", 0), ("a/b/not a name", 7)];
-    nodes.iter().for_each(|(path, pad)| _ = tree.set(path, &host(*pad), 1));
+    nodes.iter().for_each(|(path, pad)| _ = tree.set(path, host(*pad), 1));
     let others = nodes[1..4].iter().map(|(path, pad)| tree.octets_of(path, &host(*pad))).sum::<u64>();
     // What has no owner takes less.
     let most = others + tree.octets_of("a/b/not a name", &host(7)) + host(0).len() as u64;
     assert!(tree.octets() > others && tree.octets() < most, "{others} < {} < {most}", tree.octets());
     // Other data, and none.
     let before = tree.octets();
-    tree.set("a", br#"{"type":"host","host":{"address":"172.27.10.1","ports":[1,2,3]}}"#, 2);
+    tree.set("a", br#"{"type":"host","host":{"address":"172.27.10.1","ports":[1,2,3]}}"#.to_vec(), 2);
     assert_ne!(tree.octets(), before);
-    tree.set("a", &host(10), 3);
+    tree.set("a", host(10), 3);
     assert_eq!(tree.octets(), before);
     tree.born("a", 7);
     tree.born("a", 8);

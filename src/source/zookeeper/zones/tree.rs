@@ -96,10 +96,10 @@ impl Tree {
 
     /// Takes a node's data; `path` is relative to the domain's node, which is the empty path. Ancestors that are
     /// missing come into being without data. Returns what is wrong with the data.
-    pub fn set(&mut self, path: &str, data: &[u8], zxid: i64) -> Option<PayloadError> {
+    pub fn set(&mut self, path: &str, mut data: Vec<u8>, zxid: i64) -> Option<PayloadError> {
         self.note_zxid(zxid);
         let id = self.reach(path);
-        let read = payload::read(data);
+        let read = payload::read(&data);
         let node = &mut self.nodes[id as usize];
         let payload = read.payload.unwrap_or_else(|| match &node.payload {
             // There is no good value to keep.
@@ -107,7 +107,7 @@ impl Tree {
             Payload::Nothing | Payload::Broken => Payload::Nothing,
             kept => kept.clone(),
         });
-        let data = &data[..data.len().min(MAX_SHOWN)];
+        data.truncate(MAX_SHOWN);
         self.octets = self.octets - node.data.len() as u64 + data.len() as u64;
         node.data = data.into();
         // What a broken record's placeholder says depends on the fault, too.

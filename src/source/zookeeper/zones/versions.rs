@@ -50,8 +50,8 @@ impl Tree {
             _ => true,
         };
         let whole: Vec<bool> = (0..origins.len()).map(whole).collect();
-        let all = if whole[1..].contains(&true) { self.by_zone(self.addresses.keys()) } else { HashMap::new() };
-        let some = self.by_zone(touched_addresses.iter());
+        let mut all = if whole[1..].contains(&true) { self.by_zone(self.addresses.keys()) } else { HashMap::new() };
+        let mut some = self.by_zone(touched_addresses.iter());
         let mut zones = Vec::new();
         for (index, (origin, base)) in origins.iter().zip(bases).enumerate() {
             let is_whole = whole[index];
@@ -59,11 +59,11 @@ impl Tree {
                 0 if is_whole => self.forward_names().map(|name| (name, None)).collect(),
                 0 => touched.iter().chain([origin]).map(|name| (name.clone(), None)).collect(),
                 _ => {
-                    let by_zone = if is_whole { &all } else { &some };
-                    let addresses = by_zone.get(&index).into_iter().flatten().copied();
+                    let by_zone = if is_whole { &mut all } else { &mut some };
+                    let mut names = by_zone.remove(&index).unwrap_or_default();
                     // The whole of an address may be the origin.
-                    let addresses = addresses.chain(reverse::address_of(origin));
-                    addresses.map(|address| (reverse::name_of(address), Some(address))).collect()
+                    names.extend(reverse::address_of(origin).map(|address| (origin.clone(), Some(address))));
+                    names
                 }
             };
             zones.extend(self.make(origin, names, is_whole, base)?);
@@ -77,13 +77,14 @@ impl Tree {
         Serial(epoch << COUNTER_BITS).advance(counter).advance(self.plan.serial_offset)
     }
 
-    /// Addresses by the place of their zone among all zones of the tree.
-    fn by_zone<'a>(&self, addresses: impl Iterator<Item = &'a IpAddr>) -> HashMap<usize, Vec<IpAddr>> {
-        let mut zones: HashMap<usize, Vec<IpAddr>> = HashMap::new();
+    /// The names of addresses by the place of their zone among all zones of the tree.
+    fn by_zone<'a>(&self, addresses: impl Iterator<Item = &'a IpAddr>) -> HashMap<usize, Names> {
+        let mut zones: HashMap<usize, Names> = HashMap::new();
         if !self.plan.reverse.is_empty() {
             for address in addresses {
-                if let Some(index) = self.reverse_zone(&reverse::name_of(*address)) {
-                    zones.entry(index + 1).or_default().push(*address);
+                let name = reverse::name_of(*address);
+                if let Some(index) = self.reverse_zone(&name) {
+                    zones.entry(index + 1).or_default().insert(name, Some(*address));
                 }
             }
         }
