@@ -20,6 +20,7 @@ use super::sources::{SourceZone, SourceZones};
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
 use crate::merge::{
     Conflict, Damper, Filtered, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
+    TracedMember,
 };
 use crate::publish::State;
 use crate::state::RegionState;
@@ -179,6 +180,38 @@ impl KeptRegion {
             self.history.break_off(before.soa.serial, zone.soa.serial);
             self.history.begin(now);
         }
+    }
+
+    /// Returns the region as it is now.
+    pub(super) fn snapshot(&mut self, sources: &SourceZones) -> Arc<RegionSnapshot> {
+        if let Some(shown) = &self.shown {
+            return shown.clone();
+        }
+        let member = |(index, name): (usize, &Name)| {
+            let zone = sources.get(name).and_then(|source| source.zone.clone());
+            let intake = self.intakes.get(index);
+            let taken = intake.and_then(|intake| intake.zone().cloned());
+            TracedMember { zone, taken, drained: intake.map(|intake| intake.scope().clone()).unwrap_or_default() }
+        };
+        let members = self.region.plan.members.iter().enumerate().map(member).collect();
+        let conflicts = self.conflicts.get_or_insert_with(|| Arc::new(RegionConflicts::of(&self.region))).clone();
+        let shown = Arc::new(RegionSnapshot {
+            plan: self.region.plan.clone(),
+            state: self.state,
+            served: self.served().cloned(),
+            merged: self.region.zone.clone(),
+            drift: self.drift(),
+            pin: self.pin().cloned(),
+            damper: self.damper.clone(),
+            ns_fallback: self.region.ns_fallback,
+            followed: self.followed,
+            newer_elsewhere: self.newer_elsewhere(),
+            servers_without_address: self.region.servers_without_address.clone(),
+            alike: self.region.alike.told(&self.region.plan.origin),
+            members,
+            conflicts,
+        });
+        self.shown.insert(shown).clone()
     }
 }
 
