@@ -24,6 +24,7 @@ mod restore;
 mod rollback;
 pub mod sources;
 mod threads;
+mod upkeep;
 mod ways;
 
 use crate::config::{Config, LogFormat};
@@ -170,6 +171,7 @@ impl Daemon {
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, announced) = Reception::new(metrics.clone());
         notify.set_announcers(announcers(&config));
+        upkeep::start(&publisher);
         let sources = Sources::start(metrics.clone());
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is read before a socket opens: clients go to another server until then.

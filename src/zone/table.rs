@@ -19,6 +19,7 @@
 mod change;
 mod image;
 mod maker;
+mod pages;
 mod shard;
 mod union;
 

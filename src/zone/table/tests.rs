@@ -184,3 +184,14 @@ proptest! {
         prop_assert_ne!(before, hash(&other));
     }
 }
+
+#[test]
+fn large_pages_hold_what_the_table_held() {
+    let many = model(0..5000, &[7; 2000]);
+    let table = changed(&Table::default(), &Model::new(), &many, &[]);
+    let pages = Table::use_large_pages([&table, &table.clone()].into_iter());
+    // A kernel may have none.
+    assert!(pages as u64 <= table.octets() / (2 << 20) + 1, "{pages}");
+    check(&table, &many);
+    assert_eq!(Table::use_large_pages([&Table::default()].into_iter()), 0);
+}
