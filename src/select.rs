@@ -319,7 +319,6 @@ fn lay_out(owner: &[u8], kind: u16, records: &[Record], pick: Pick, most: u32, g
 
 /// The records of one answer.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
 pub enum Window<'s> {
     /// All, as if there were no law.
     Whole,

@@ -78,7 +78,7 @@ mod tests {
         deadlines.hasten(&one, after(7));
         assert_eq!((deadlines.next(), deadlines.take_due(after(2))), (Some(after(3)), vec![]));
         deadlines.hasten(&one, after(1));
-        assert_eq!(deadlines.take_due(after(2)), [one.clone()]);
+        assert_eq!(deadlines.take_due(after(2)), std::slice::from_ref(&one));
         deadlines.set(&two, Some(after(9)));
         deadlines.set(&one, Some(after(4)));
         deadlines.set(&one, None);
