@@ -466,10 +466,14 @@ impl Keeper {
             self.take_update(update, touched, steps);
         }
         let mut old_regions = std::mem::take(&mut self.regions);
+        let mut anew = Vec::new();
         for region in plan.regions {
             let origin = region.origin.clone();
             let kept = match old_regions.remove(&origin) {
-                Some(kept) if kept.region.plan == region => kept,
+                Some(kept) if kept.region.plan == region => {
+                    self.regions.insert(origin, kept);
+                    continue;
+                }
                 Some(mut kept) => {
                     let has_other_addresses = kept.region.plan.addresses != region.addresses;
                     if has_other_addresses || kept.region.plan.members != region.members {
@@ -483,7 +487,6 @@ impl Keeper {
                     kept.region.set_plan(region);
                     changes.rebuilt.push(origin.clone());
                     changes.pinned.extend(kept.pin().map(|pin| pin.region.clone()));
-                    self.merge_anew(&mut kept, now);
                     kept
                 }
                 None => {
@@ -503,13 +506,14 @@ impl Keeper {
                     new.past = plan.past.remove(&origin).unwrap_or_default();
                     new.heard = plan.heard.remove(&origin).map(|serials| Heard { serials, at: None });
                     self.restore_pin(&mut new, &mut plan.restored);
-                    changes.added.push(origin.clone());
-                    self.merge_anew(&mut new, now);
+                    changes.added.push(origin);
                     new
                 }
             };
-            self.regions.insert(origin, kept);
+            anew.push(kept);
         }
+        self.merge_anew(anew.iter_mut().collect(), now);
+        self.regions.extend(anew.into_iter().map(|kept| (kept.region.plan.origin.clone(), kept)));
         self.plan_looks();
         self.pins.forget_earlier();
         for pin in old_regions.values().filter_map(KeptRegion::pin) {

@@ -13,8 +13,8 @@
 //! knows, and what it costs), a DNAME on what lies below it (recomputed with any name below), and under the policy
 //! `rewrite` a CNAME on whether its target exists (an index leads back from target to alias).
 //!
-//! Cost: O(changed names × members), and what `delegations` says; a full merge O(all names × members). Nodes with one
-//! contributor share its RRsets.
+//! Cost: O(changed names × members), and what `delegations` says; a full merge O(all names × members), of several regions
+//! together what `together` says. Nodes with one contributor share its RRsets.
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod answers;
@@ -34,6 +34,7 @@ mod reasons;
 mod rules;
 pub mod serial;
 mod sink;
+mod together;
 
 pub use crate::rewrite::RdataNames;
 pub use answers::{AnswersPlan, Giver, Selected};
@@ -47,10 +48,12 @@ pub use preview::{Preview, SharePreview, preview, preview_share};
 pub use private::{Alike, AlikeNames};
 pub use reasons::{Conflict, ConflictKind, LeftOut, NewConflicts, Place};
 pub use sink::{Contribution, Trace};
+pub use together::{Anew, merge_together};
 
 use crate::rewrite::Move;
-use crate::zone::{Node, Owner, Zone};
+use crate::zone::{Editor, Node, Owner, Zone};
 use delegations::{Delegations, Loss};
+use full::United;
 use reasons::is_dropped;
 use serial::{Basis, RegionSerial};
 use sink::Silent;
@@ -129,10 +132,33 @@ impl Region {
 
     /// Merges all names; shares what did not change with the present version.
     pub fn merge_all(&mut self, members: &Members, now: Instant) -> Outcome {
+        merge_together(&mut [Anew { region: self, members }], now).swap_remove(0)
+    }
+
+    /// Merges the names that changed in members: pairs of a member's position and a name in its zone.
+    pub fn merge_changed(&mut self, members: &Members, changed: Vec<(usize, Name)>, now: Instant) -> Outcome {
+        if members.iter().all(Option::is_none) {
+            return self.empty();
+        }
+        let mut reported = Vec::new();
+        let next = self.merge_names(members, changed, &mut reported);
+        self.finish(members, next, reported, now)
+    }
+
+    /// Merges all names, for which it may be known what the members have together. It must be known what they delegate.
+    fn make_anew(&mut self, members: &Members, united: Option<&United<'_>>, now: Instant) -> Outcome {
+        if members.iter().all(Option::is_none) {
+            return self.empty();
+        }
         self.forget_aliases();
         self.alike.clear();
         let before = std::mem::take(&mut self.conflicts);
-        let mut outcome = self.update(members, None, now);
+        let mut reported = Vec::new();
+        let next = match united {
+            Some(united) => self.take_united(members, united, &mut reported),
+            None => self.merge_everything(members, &mut reported),
+        };
+        let mut outcome = self.finish(members, next, reported, now);
         if let Outcome::New { conflicts, .. } = &mut outcome {
             let old = |place: &Place, conflict: &Conflict| before.get(place).is_some_and(|old| old.contains(conflict));
             conflicts.iter_mut().for_each(|(place, new)| new.retain(|conflict| !old(place, conflict)));
@@ -141,29 +167,28 @@ impl Region {
         outcome
     }
 
-    /// Merges the names that changed in members: pairs of a member's position and a name in its zone.
-    pub fn merge_changed(&mut self, members: &Members, changed: Vec<(usize, Name)>, now: Instant) -> Outcome {
-        self.update(members, Some(changed), now)
+    /// Has nothing, because no member has a zone.
+    fn empty(&mut self) -> Outcome {
+        self.zone = None;
+        self.serial.emptied();
+        self.conflicts.clear();
+        self.alike.clear();
+        self.forget_aliases();
+        self.delegations.clear();
+        Outcome::Empty
     }
 
-    /// Makes the next version out of the names to look at, or of all. `now` begins the pause of a serial that is half way.
-    fn update(&mut self, members: &Members, changed: Option<Vec<(usize, Name)>>, now: Instant) -> Outcome {
-        if members.iter().all(Option::is_none) {
-            self.zone = None;
-            self.serial.emptied();
-            self.conflicts.clear();
-            self.alike.clear();
-            self.forget_aliases();
-            self.delegations.clear();
-            return Outcome::Empty;
-        }
-        let mut reported = Vec::new();
+    /// Finishes the next version, which has all but the apex and differs from the present one at some names; `reported`
+    /// are the new conflicts. `now` begins the pause of a serial that is half way.
+    fn finish(
+        &mut self,
+        members: &Members,
+        (mut editor, mut touched): (Editor, Vec<Name>),
+        mut reported: NewConflicts,
+        now: Instant,
+    ) -> Outcome {
         let base = self.zone.clone();
         let origin = self.plan.origin.clone();
-        let (mut editor, mut touched) = match changed {
-            Some(changed) => self.merge_names(members, changed, &mut reported),
-            None => self.merge_everything(members, &mut reported),
-        };
         let mut apex = self.merge_name(members, &origin, Silent);
         self.alike.note(&[], apex.is_alike);
         self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);

@@ -50,12 +50,13 @@ pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
 pub use image::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT};
 pub use loader::{Anomalies, Loaded, Loader};
-pub use node::Node;
+pub use node::{LONG_OWNER, Node};
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
 pub use sizes::{Large, RESOLVER_RECORDS, SizeLimit, Sizes};
 pub use table::{ByHash, FETCHED, LINE_BYTES, Owner, Stored, Table, prefetch};
 pub use text::{TextFault, TextRecord, read_text};
+pub use unite::Union;
 
 use std::sync::Arc;
 use wire::name::{self, Name, NameBuf};

@@ -98,6 +98,17 @@ impl Daemon {
         self.process = Some(Process::start("aggregator", &mut command, &self.home.join("log")));
     }
 
+    /// Ends the process at once, without a chance to do anything.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().expect("the daemon runs but during a restart");
+        process.kill();
+    }
+
+    /// The folder of what outlives the process.
+    pub fn state_folder(&self) -> PathBuf {
+        self.home.join("state")
+    }
+
     /// Ends the process politely.
     pub fn stop(&mut self) {
         let mut process = self.process.take().expect("the daemon runs but during a restart");

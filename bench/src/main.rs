@@ -3,9 +3,10 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Eight parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! Nine parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
 //! is compared, `scene` holds all of one size; `change` and `restart` measure. *Bulk* reads memory after changes of many names, which
 //! `scripted` makes. *Tree* does that with a tree of ZooKeeper's, *sets* with one record of a very large set.
+//! *Regions* restarts our program alone with many large regions.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
 //! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
 //! *Zones* has many small ones, which do not change, beside Knot.
@@ -30,6 +31,7 @@ mod profile;
 mod queries;
 mod question;
 mod quiet;
+mod regions;
 mod restart;
 mod scene;
 mod scripted;
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
             Part::Bulk => bulk::measure_all(&options),
             Part::Tree => tree::measure(&options),
             Part::Sets => sets::measure(&options),
+            Part::Regions => regions::measure(&options),
             Part::Profile => profile::measure(&options),
             Part::Zones => zones::measure(&options),
             Part::Queries => {
@@ -130,7 +133,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
         Part::Tree => vec!["java"],
         Part::Bulk | Part::Sets => Vec::new(),
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
-        Part::Steering => vec!["nsd"],
+        Part::Regions | Part::Steering => vec!["nsd"],
         Part::Zones => vec!["nsd", "knotd"],
         Part::Profile => vec!["nsd", "perf"],
     });

@@ -11,9 +11,10 @@ pub const USAGE: &str = "\
 usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [--rounds N] [--names N,...]
                         [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
                         [--zones N,...] [--pause N] [--bulk N] [--set N]
+                        [--datacenters N] [--datacenter-records N] [--regions N,...]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,bulk,tree,sets,queries,transfers,steering,zones); there is also profile
+  --parts PART,...    what to measure (changes,bulk,tree,sets,regions,queries,transfers,steering,zones); there is also profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
   --names N,...       changes: names that change at a time (1,100,10000); bulk takes the most of them
@@ -27,7 +28,11 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --zones N,...       zones: numbers of zones (5000,20000)
   --pause N           zones: seconds after a load, and of a measurement (60)
   --bulk N            bulk: changes of many names, one after the other (50)
-  --set N             sets: records at one name (300000)";
+  --set N             sets: records at one name (300000)
+  --datacenters N     regions: datacenters (10)
+  --datacenter-records N
+                      regions: records of each (100000)
+  --regions N,...     regions: how many regions of all datacenters (1,10,50), and as many of other ones as the most";
 
 /// From this size on the pipeline runs in fewer rounds, because each takes seconds.
 const MANY_RECORDS: usize = 500_000;
@@ -50,6 +55,9 @@ pub struct Options {
     pub pause: Duration,
     pub bulk: usize,
     pub set: usize,
+    pub datacenters: usize,
+    pub datacenter_records: usize,
+    pub regions: Vec<usize>,
 }
 
 /// What can be measured.
@@ -63,6 +71,8 @@ pub enum Part {
     Tree,
     /// One record of a very large set.
     Sets,
+    /// Restarts with many large regions.
+    Regions,
     /// Queries, memory and start beside other servers.
     Queries,
     /// Transfers in and out beside other servers.
@@ -77,11 +87,12 @@ pub enum Part {
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 9] = [
+    const ALL: [(&str, Part); 10] = [
         ("changes", Part::Changes),
         ("bulk", Part::Bulk),
         ("tree", Part::Tree),
         ("sets", Part::Sets),
+        ("regions", Part::Regions),
         ("queries", Part::Queries),
         ("transfers", Part::Transfers),
         ("steering", Part::Steering),
@@ -104,6 +115,7 @@ impl Options {
                 Part::Bulk,
                 Part::Tree,
                 Part::Sets,
+                Part::Regions,
                 Part::Queries,
                 Part::Transfers,
                 Part::Steering,
@@ -118,6 +130,9 @@ impl Options {
             pause: Duration::from_secs(60),
             bulk: 50,
             set: 300_000,
+            datacenters: 10,
+            datacenter_records: 100_000,
+            regions: vec![1, 10, 50],
         };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -138,11 +153,17 @@ impl Options {
                 "--pause" => options.pause = Duration::from_secs(number(&value()?)? as u64),
                 "--bulk" => options.bulk = number(&value()?)?,
                 "--set" => options.set = number(&value()?)?,
+                "--datacenters" => options.datacenters = number(&value()?)?,
+                "--datacenter-records" => options.datacenter_records = number(&value()?)?,
+                "--regions" => options.regions = numbers(&value()?)?,
                 _ => return Err(USAGE.to_string()),
             }
         }
         if options.records.iter().any(|records| !(100..=3_000_000).contains(records)) {
             return Err("--records takes numbers from 100 to 3000000".to_string());
+        }
+        if !(100..=3_000_000).contains(&options.datacenter_records) {
+            return Err("--datacenter-records takes a number from 100 to 3000000".to_string());
         }
         if !(100..=1_000_000).contains(&options.nodes) {
             return Err("--nodes takes numbers from 100 to 1000000".to_string());
@@ -195,6 +216,8 @@ mod tests {
         assert!(read("--nodes 10").is_err());
         let options = read("--parts zones --zones 100,200 --pause 5").unwrap();
         assert_eq!((&options.zones[..], options.pause), (&[100, 200][..], Duration::from_secs(5)));
+        let options = read("--parts regions --datacenters 3 --datacenter-records 1000 --regions 2,4").unwrap();
+        assert_eq!((options.datacenters, options.datacenter_records, &options.regions[..]), (3, 1000, &[2, 4][..]));
         let options = read("--parts transfers,queries --peers bind,echo").unwrap();
         assert_eq!(
             (options.parts, options.peers),

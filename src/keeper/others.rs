@@ -124,6 +124,6 @@ impl Keeper {
         kept.followed = Some(theirs);
         kept.region.serial.hidden_behind(theirs);
         kept.causes.push(Cause::Serial);
-        self.merge_region(kept, Some(Vec::new()))
+        self.merge_region(kept, Vec::new())
     }
 }

@@ -151,7 +151,7 @@ impl Keeper {
             log(pin, "the region is pinned to the contents of an earlier version");
             self.pins.unsaved = true;
             // The next one that is seen must be newer.
-            self.merge_region(&mut kept, Some(Vec::new()));
+            self.merge_region(&mut kept, Vec::new());
         }
         self.regions.insert(name, kept);
         pinned

@@ -9,7 +9,8 @@
 //! has come (the pause of a serial, the waiting for members, the end of damping), and those that depend on the age of
 //! the last contact with members ([`KeptRegion::is_restless`]). An order or another plan concerns all.
 //!
-//! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes, O(log regions) for others.
+//! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes, O(log regions) for others;
+//! for regions that are merged anew at once see [`merge_together`].
 //!
 //! [`RegionSerial`]: crate::merge::serial::RegionSerial
 
@@ -19,8 +20,8 @@ use super::snapshot::RegionSnapshot;
 use super::sources::{SourceZone, SourceZones};
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
 use crate::merge::{
-    Conflict, Damper, Filtered, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
-    TracedMember,
+    Anew, Conflict, Damper, Filtered, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope,
+    Touched, TracedMember, merge_together,
 };
 use crate::publish::State;
 use crate::state::RegionState;
@@ -39,6 +40,17 @@ const NAME_BYTES: usize = 100;
 pub(super) struct Pinned {
     pub pin: Pin,
     pub zone: Arc<Zone>,
+}
+
+/// A region before its next version is made.
+struct Began {
+    at: Instant,
+    members: Box<Members>,
+    before: Option<Arc<Zone>>,
+    drift: u32,
+    fallback: bool,
+    without_address: Vec<Name>,
+    alone: Vec<Name>,
 }
 
 /// Serials that other servers have of a region.
@@ -248,12 +260,12 @@ impl Keeper {
     /// Merges the touched names into the regions that they concern; returns true if any region has a new version.
     pub(super) fn merge(&mut self, concerned: &HashSet<Name>, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
         let mut regions = std::mem::take(&mut self.regions);
-        let mut changed = false;
+        let (mut changed, mut anew) = (false, HashSet::new());
         for name in concerned {
             let Some(kept) = regions.get_mut(name) else { continue };
             if kept.region.serial.passed(now) {
                 kept.note(Cause::Serial);
-                changed |= self.merge_region(kept, Some(Vec::new()));
+                changed |= self.merge_region(kept, Vec::new());
             }
             let is_touched = kept.region.plan.members.iter().any(|member| touched.contains_key(member));
             // Nothing has come since the start but the end of the waiting: these are the versions on disk.
@@ -278,7 +290,14 @@ impl Keeper {
             if !is_due {
                 continue;
             }
-            changed |= self.merge_region(kept, names);
+            match names {
+                Some(names) => changed |= self.merge_region(kept, names),
+                None => _ = anew.insert(name),
+            }
+        }
+        if !anew.is_empty() {
+            let anew = regions.iter_mut().filter(|(name, _)| anew.contains(name)).map(|(_, kept)| kept);
+            changed |= self.merge_wholly(anew.collect());
         }
         for name in concerned {
             changed |= regions.get_mut(name).is_some_and(|kept| self.catch_up(kept));
@@ -362,32 +381,62 @@ impl Keeper {
         kept.was_served() || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
     }
 
-    /// Merges all of a region, as soon as that is due.
-    pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
-        kept.intakes.clear();
-        kept.filtered.clear();
+    /// Merges all of these regions, each as soon as that is due.
+    pub(super) fn merge_anew(&self, regions: Vec<&mut KeptRegion>, now: Instant) {
+        let mut due = Vec::with_capacity(regions.len());
+        for kept in regions {
+            kept.intakes.clear();
+            kept.filtered.clear();
+            kept.conflicts = None;
+            kept.fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
+            if self.is_due(kept, now) {
+                self.fill(kept, now);
+                due.push(kept);
+            }
+        }
+        self.merge_wholly(due);
+    }
+
+    /// Makes the next versions of regions out of all names; returns true if any has one.
+    fn merge_wholly(&self, mut regions: Vec<&mut KeptRegion>) -> bool {
+        if regions.is_empty() {
+            return false;
+        }
+        let began: Vec<Began> = regions.iter_mut().map(|kept| self.begin(kept)).collect();
+        let pairs = regions.iter_mut().zip(&began);
+        let anew = pairs.map(|(kept, began)| Anew { region: &mut kept.region, members: &began.members });
+        let outcomes = merge_together(&mut anew.collect::<Vec<_>>(), Instant::now());
+        let finish = |((kept, began), outcome)| self.finish(kept, began, outcome);
+        // Each is to be finished, whatever becomes of those before it.
+        regions.into_iter().zip(began).zip(outcomes).map(finish).fold(false, |any, changed| any | changed)
+    }
+
+    /// Makes a region's next version out of the names that changed.
+    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Vec<(usize, Name)>) -> bool {
+        let began = self.begin(kept);
+        let outcome = kept.region.merge_changed(&began.members, changed, began.at);
+        self.finish(kept, began, outcome)
+    }
+
+    /// Begins a region's next version.
+    fn begin(&self, kept: &mut KeptRegion) -> Began {
         kept.conflicts = None;
-        kept.fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
-        if self.is_due(kept, now) {
-            self.fill(kept, now);
-            self.merge_region(kept, None);
+        self.recall(kept);
+        let region = &kept.region;
+        Began {
+            at: Instant::now(),
+            members: kept.intakes.iter().map(|intake| intake.zone().cloned()).collect(),
+            before: region.zone.clone(),
+            drift: region.serial.drift(),
+            fallback: region.ns_fallback,
+            without_address: region.servers_without_address.clone(),
+            alone: region.members_alone.clone(),
         }
     }
 
-    /// Makes a region's next version out of the names that changed, or of all.
-    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
-        let started = Instant::now();
-        kept.conflicts = None;
-        self.recall(kept);
-        let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
-        let before = kept.region.zone.clone();
-        let (drift, fallback) = (kept.region.serial.drift(), kept.region.ns_fallback);
-        let without_address = kept.region.servers_without_address.clone();
-        let alone = kept.region.members_alone.clone();
-        let outcome = match changed {
-            Some(changed) => kept.region.merge_changed(&members, changed, started),
-            None => kept.region.merge_all(&members, started),
-        };
+    /// Takes what has become of a region; returns true if it has a new version.
+    fn finish(&self, kept: &mut KeptRegion, began: Began, outcome: Outcome) -> bool {
+        let Began { at: started, members, before, drift, fallback, without_address, alone } = began;
         match outcome {
             Outcome::Same => {
                 kept.causes.clear();

@@ -40,13 +40,21 @@ pub(super) struct Merged<S = Silent> {
 impl Region {
     /// The RRsets of one name of the region, without SOA and NS at the apex.
     pub(super) fn merge_name<S: Sink>(&self, members: &Members, name: &Name, sink: S) -> Merged<S> {
+        let nodes = if self.plan.excludes(name) { Vec::new() } else { self.nodes(members, name).collect() };
+        self.merge_nodes(members, name, nodes, sink)
+    }
+
+    /// The RRsets of one name of the region, as [`Region::merge_name`] has them, of the nodes that members have there.
+    pub(super) fn merge_nodes<S: Sink>(
+        &self,
+        members: &Members,
+        name: &Name,
+        mut nodes: Vec<(usize, &Name, Node<'_>)>,
+        sink: S,
+    ) -> Merged<S> {
         let mut merged =
             Merged { rrsets: RRsets::default(), spelled: None, conflicts: Vec::new(), is_alike: false, sink };
-        if self.plan.excludes(name) {
-            return merged;
-        }
         let apex = *name == self.plan.origin;
-        let mut nodes: Vec<_> = self.nodes(members, name).collect();
         nodes.retain(|(index, _, node)| {
             let Some(Loss { kind, by }) = self.loss(*index, name) else { return true };
             let mut dropped = 0;

@@ -573,3 +573,26 @@ fn an_offset_as_large_as_the_drift_takes_its_place() {
     assert_eq!(publish(&mut region, &members), Outcome::Same);
     assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.serial.drift()), (1001, 0));
 }
+
+/// Regions of the same versions of the same members share everything but their apexes in memory.
+#[test]
+fn regions_of_the_same_members_share_their_nodes() {
+    let lines = |number: usize| {
+        (0..600).map(move |index| format!("n{}.a{} 30 A 192.0.2.{number}\n", index / number, index % 9))
+    };
+    let members = [1, 2, 3].map(|number| member(&format!("w{number}.x."), 1, &lines(number).collect::<String>()));
+    let region = |origin: &str| {
+        let mut plan = plan(&["w1.x", "w2.x", "w3.x"]);
+        plan.origin = name(origin);
+        Region::new(plan)
+    };
+    let mut regions = ["w.x", "v.x"].map(region);
+    let anew = regions.iter_mut().map(|region| Anew { region, members: &members });
+    merge_together(&mut anew.collect::<Vec<_>>(), Instant::now());
+    let [one, other] = regions.map(|region| region.zone.unwrap());
+    let places =
+        |zone: &Zone| -> HashSet<usize> { zone.stored().map(|stored| stored.node.owner().as_ptr() as usize).collect() };
+    let (one, other) = (places(&one), places(&other));
+    let own = one.difference(&other).count();
+    assert!(own < 30, "{own} of {} are not shared", one.len());
+}

@@ -6,7 +6,7 @@
 //!
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
-use super::node::{self, LONG_OWNER, Node};
+use super::node::{self, Node};
 use super::table::{self, ByHash, NodeChange, Table};
 use super::{Aside, Mixed, Owner, RRsets, Repeated, Sizes, Soa, Zone, ZoneError};
 use std::collections::HashMap;
@@ -315,9 +315,18 @@ impl Counts {
 }
 
 impl Zone {
-    /// Returns true if a zone with another origin may not be able to take every node below the origin as it stands.
-    pub fn has_odd_nodes(&self, origin: &Name) -> bool {
-        self.odd > 0 || origin.as_wire().len() > LONG_OWNER
+    /// Number of nodes below the origin that a zone with another origin may not be able to take as they stand. Where that
+    /// origin is longer than [`LONG_OWNER`], no node can be taken for granted.
+    pub fn odd_nodes(&self) -> u32 {
+        self.odd
+    }
+
+    /// The owners of these nodes, without origin. O(names), if there are any.
+    pub fn odd_owners(&self) -> Vec<&[u8]> {
+        if self.odd == 0 {
+            return Vec::new();
+        }
+        self.nodes().filter(|node| node.is_odd()).map(|node| node.owner).collect()
     }
 
     /// The counts of the version.

@@ -13,7 +13,7 @@ use wire::name::MAX_NAME_BYTES;
 use wire::rr::{self, RRset, Set, put_number, put_sized, rtype, take_number, take_sized};
 
 /// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
-pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
+pub const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
 
 /// Contents of a zone at one owner name; a view that costs nothing to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -26,7 +26,7 @@ mod union;
 pub use change::NodeChange;
 pub use image::StoredTable;
 pub use maker::Maker;
-pub use union::Union;
+pub use union::{United, unite};
 
 use super::node::Node;
 use shard::{Freezer, Shard};

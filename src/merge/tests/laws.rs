@@ -134,6 +134,62 @@ proptest! {
         }
     }
 
+    /// Regions that are merged together come out as if each had been merged alone, at first and again.
+    #[test]
+    fn together_is_as_alone(
+        regions in prop::collection::vec(
+            (
+                arbitrary_plan(),
+                prop::bool::weighted(0.8),
+                prop::sample::select(vec!["w.x", "v.x", "_tcp.x", "_x._tcp.x"]),
+                prop_oneof![Just(vec![0, 1, 2]), prop::sample::subsequence(vec![0, 1, 2], 1..3), Just(vec![2, 0, 1])],
+            ),
+            1..6,
+        ),
+        steps in prop::collection::vec(arbitrary_members(arbitrary_text()), 2),
+        even in prop::bool::weighted(0.8),
+    ) {
+        let plan = |(plan, even, origin, chosen): &(RegionPlan, bool, &str, Vec<usize>)| {
+            let plan = if *even { even_plan(plan) } else { plan.clone() };
+            let members = chosen.iter().map(|member| name(&format!("w{}.x", member + 1))).collect();
+            RegionPlan { origin: name(origin), members, ..plan }
+        };
+        let now = Instant::now();
+        let plans: Vec<RegionPlan> = regions.iter().map(plan).collect();
+        let mut together: Vec<Region> = plans.iter().cloned().map(Region::new).collect();
+        let mut alone: Vec<Region> = plans.into_iter().map(Region::new).collect();
+        for step in steps {
+            let load = |(index, text): (usize, &Option<String>)| {
+                let text = text.as_ref().map(|text| if even { even_text(text) } else { text.clone() })?;
+                Some(Arc::new(zone(&format!("w{}.x.", index + 1), &text)))
+            };
+            let zones: Vec<_> = step.iter().enumerate().map(load).collect();
+            let members = |(.., chosen): &(_, _, _, Vec<usize>)| -> Vec<Option<Arc<Zone>>> {
+                chosen.iter().map(|member| zones[*member].clone()).collect()
+            };
+            let members: Vec<_> = regions.iter().map(members).collect();
+            let pairs = together.iter_mut().zip(&members);
+            let outcomes = merge_together(&mut pairs.map(|(region, members)| Anew { region, members }).collect::<Vec<_>>(), now);
+            prop_assert_eq!(outcomes.len(), together.len());
+            for (((one, other), members), outcome) in together.iter().zip(&mut alone).zip(&members).zip(outcomes) {
+                let sorted = |outcome| match outcome {
+                    Outcome::New { mut conflicts, mut touched } => {
+                        touched.sort_by(Name::canonical_cmp);
+                        conflicts.sort_by(|(one, _), (other, _)| one.name.canonical_cmp(&other.name));
+                        Outcome::New { conflicts, touched }
+                    }
+                    outcome => outcome,
+                };
+                prop_assert_eq!(sorted(outcome), sorted(other.merge_all(members, now)));
+                prop_assert_eq!(&one.zone, &other.zone);
+                let counts = |zone: &Zone| (zone.records, zone.owners, zone.cuts, zone.wildcards, zone.sizes.clone());
+                prop_assert_eq!(one.zone.as_deref().map(counts), other.zone.as_deref().map(counts));
+                prop_assert_eq!((&one.conflicts, &one.alike), (&other.conflicts, &other.alike));
+                prop_assert_eq!((&one.aliases, one.ns_fallback), (&other.aliases, other.ns_fallback));
+            }
+        }
+    }
+
     /// Merging what changed gives the zone, and the conflicts, that merging everything gives.
     #[test]
     fn incremental_equals_full(
