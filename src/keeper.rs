@@ -409,10 +409,15 @@ impl Keeper {
         changed |= self.has_aged(started);
         let mut is_kept = false;
         if changed {
-            self.select(Instant::now());
+            let uncounted = self.select(Instant::now());
             let is_cut = self.share_memory();
             is_kept = self.save();
             self.publish(touched.keys().chain(&concerned), is_told || is_cut);
+            if !uncounted.is_empty() {
+                // A reading of the root before would bring back what goes. For another plan none happens anyway.
+                let _unread = (!is_planned).then(|| metrics.hold());
+                uncounted.iter().for_each(|counted| self.hide_steering(counted));
+            }
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
         } else if !concerned.is_empty() {
             self.publish_snapshot(self.publisher.load());
@@ -453,7 +458,11 @@ impl Keeper {
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {
             let source = match old_sources.remove(&name) {
-                Some(kept) => SourceZone { lifetime, ..kept },
+                Some(kept) => {
+                    // What has needed no contact until now was heard now.
+                    kept.contact.set(kept.heard());
+                    SourceZone { lifetime, ..kept }
+                }
                 None => {
                     changes.added.push(name.clone());
                     self.restore(plan.restored.remove(&name), lifetime, now)

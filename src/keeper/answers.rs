@@ -7,15 +7,24 @@
 use super::Keeper;
 use super::regions::KeptRegion;
 use crate::merge::{AnswersPlan, Giver, Selected};
-use crate::select::{Orders, OrdersPlan};
+use crate::select::{Orders, OrdersPlan, SteeredTally};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::name::Name;
 
+/// Counters of a region that others replace, or none.
+pub(super) struct Uncounted {
+    pub region: Name,
+    pub before: Arc<SteeredTally>,
+    pub now: Option<Arc<SteeredTally>>,
+}
+
 impl Keeper {
-    /// Makes the selections of the versions that are to be published.
-    pub(super) fn select(&mut self, now: Instant) {
+    /// Makes the selections of the versions that are to be published. Returns the counters that were shown and are so no
+    /// more.
+    pub(super) fn select(&mut self, now: Instant) -> Vec<Uncounted> {
+        let mut uncounted = Vec::new();
         let mut all = HashMap::with_capacity(self.answers.len());
         let mut replaced = std::mem::take(&mut self.selected);
         let tally = |selected: &Selected| selected.steers().then(|| selected.selections.orders.tally.clone());
@@ -43,14 +52,15 @@ impl Keeper {
             }
             let counted = tally(&selected);
             if let Some(shown) = shown.filter(|shown| counted.as_ref().is_none_or(|now| !Arc::ptr_eq(shown, now))) {
-                self.hide_steering(name, &shown, counted.as_deref());
+                uncounted.push(Uncounted { region: name.clone(), before: shown, now: counted });
             }
             all.insert(name.clone(), selected);
         }
         for (name, tally) in replaced.iter().filter_map(|(name, selected)| Some((name, tally(selected)?))) {
-            self.hide_steering(name, &tally, None);
+            uncounted.push(Uncounted { region: name.clone(), before: tally, now: None });
         }
         (self.selected, self.is_planned_anew) = (all, false);
+        uncounted
     }
 
     /// Returns true if the selections are to be made anew, though nothing has come: members have become stale, or fresh

@@ -5,6 +5,7 @@
 //! Cost: O(zones + conflicts) for a reading, and O(homes × members) for a region that steers clients; nothing while nobody
 //! reads.
 
+use super::answers::Uncounted;
 use super::{Keeper, MemberStatus, Snapshot, Snapshots, conflicts, wall_time};
 use crate::budget::{Budget, Usage};
 use crate::clients::Clients;
@@ -174,8 +175,8 @@ impl Keeper {
     }
 
     /// Removes what was shown of the homes and members that a region does not have any more; of all if it steers nobody.
-    pub(super) fn hide_steering(&self, region: &Name, before: &SteeredTally, now: Option<&SteeredTally>) {
-        let region = &region.to_string()[..];
+    pub(super) fn hide_steering(&self, counted: &Uncounted) {
+        let (region, before, now) = (&counted.region.to_string()[..], &counted.before, counted.now.as_deref());
         let names = |of: fn(&SteeredTally) -> &[Name]| -> HashSet<Option<&Name>> {
             now.into_iter().flat_map(|now| of(now).iter().map(Some).chain([None])).collect()
         };

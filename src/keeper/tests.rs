@@ -408,6 +408,21 @@ fn a_confirmation_puts_the_expiry_off() {
     assert_eq!(touched.len(), 1);
 }
 
+/// A zone that the configuration makes is never confirmed; it may get primaries instead.
+#[test]
+fn a_zone_that_needed_no_contact_lives_on_when_it_needs_some() {
+    let mut bench = Bench::new(&[], Vec::new());
+    let plan = |bench: &mut Bench, lifetime| {
+        let (done, _planned) = oneshot::channel();
+        let plan = Plan { zones: vec![(name("w1.x"), lifetime)], ..Plan::default() };
+        bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
+    };
+    plan(&mut bench, Lifetime::UNLIMITED);
+    bench.load("w1.x.", "@ 30 SOA 7\na 30 A 192.0.2.1", Duration::from_secs(3600));
+    plan(&mut bench, Lifetime { shortest: ZERO, longest: Duration::from_secs(60) });
+    assert_eq!(bench.state("w1.x"), State::Ok);
+}
+
 #[test]
 fn news_of_a_zone_that_is_gone_is_dropped() {
     let mut bench = Bench::new(&["w1.x"], Vec::new());

@@ -104,7 +104,7 @@ struct Service {
     released: Vec<(Instant, Address)>,
     /// Time since which one address stands alone.
     alone_since: Option<Instant>,
-    /// Time of the next removal, if nothing else happens.
+    /// Time of the next removal, or at which the last is forgotten, if nothing else happens.
     next: Option<Instant>,
 }
 
@@ -121,7 +121,8 @@ impl Service {
             // Of those that were withdrawn first, the first in order.
             let first = self.held.iter().min_by_key(|(address, withdrawn)| (withdrawn.since, *address));
             let Some((address, since)) = first.map(|(address, withdrawn)| (address.clone(), withdrawn.since)) else {
-                self.next = None;
+                // Nothing is held any more. What went is forgotten with the window.
+                self.next = self.released.last().map(|(at, _)| *at + plan.window);
                 return;
             };
             let removed: BTreeSet<&Address> = self.released.iter().map(|(_, address)| address).collect();
@@ -272,7 +273,7 @@ impl Damper {
         self.services.values().map(|service| service.held.len()).sum()
     }
 
-    /// Time of the next removal, if nothing else happens.
+    /// Time of the next removal, or at which a service's last is forgotten, if nothing else happens.
     pub fn next(&self) -> Option<Instant> {
         self.services.values().filter_map(|service| service.next).min()
     }
