@@ -316,7 +316,7 @@ impl Counts {
 
 impl Zone {
     /// Number of nodes below the origin that a zone with another origin may not be able to take as they stand. Where that
-    /// origin is longer than [`LONG_OWNER`], no node can be taken for granted.
+    /// origin is longer than [`LONG_OWNER`](super::LONG_OWNER), no node can be taken for granted.
     pub fn odd_nodes(&self) -> u32 {
         self.odd
     }
