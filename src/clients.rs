@@ -10,7 +10,8 @@
 //! 7.2.1).
 //!
 //! Cost: a look-up O(1) and a search among the ranges of one place of the first level; making one O(prefixes × log
-//! prefixes); two ranges of 10 octets for an IPv4 prefix at most, of 22 for an IPv6 prefix, and 8 for the prefix.
+//! prefixes); two ranges of 10 octets for an IPv4 prefix at most, of 22 for an IPv6 prefix, and 8 for the prefix; for the
+//! first level four to eight octets a range, 4 MiB at most.
 
 use crate::acl::Prefix;
 use crate::zone::prefetch;
@@ -18,8 +19,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::name::Name;
 
-/// Bits by which the first level is indexed, at most.
-const INDEX_BITS: u32 = 16;
+/// Bits by which the first level is indexed, at most: so many that a million ranges have places of their own, since each
+/// further step of a search may wait for memory.
+const INDEX_BITS: u32 = 20;
 /// No prefix: of a range, or above a prefix.
 const NONE: u32 = u32::MAX;
 /// No home: of a range.
@@ -319,7 +321,13 @@ impl<A: Address> Family<A> {
         self.indexed = (A::narrow(common), A::narrow(common | rest));
         self.shift = A::BITS - skipped - bits;
         let place = |number: u128| common + (number << self.shift);
-        let at = |number| (self.starts.partition_point(|start| start.wide() <= place(number)) - 1) as u32;
+        let mut reached = 0;
+        let at = |number| {
+            while self.starts.get(reached + 1).is_some_and(|start| start.wide() <= place(number)) {
+                reached += 1;
+            }
+            reached as u32
+        };
         self.index = (0..1u128 << bits).map(at).chain([self.starts.len() as u32 - 1]).collect();
     }
 
