@@ -19,6 +19,9 @@ use std::slice;
 use std::time::Duration;
 use wire::name::Name;
 
+/// Errors that are told of one file, and warnings: a file of a million lines may have one in each.
+const MOST_MESSAGES: usize = 1000;
+
 /// Reads values of one file and gathers what is wrong with them.
 pub struct Reader<'t> {
     pub source: Source<'t>,
@@ -36,7 +39,24 @@ impl<'t> Reader<'t> {
 
     /// Notes an error.
     pub fn error(&mut self, at: usize, message: String) {
-        self.errors.push(self.source.error(at, message));
+        self.add(self.source.error(at, message));
+    }
+
+    /// Notes an error of the parser.
+    pub fn add(&mut self, error: ConfigError) {
+        let there = self.errors.len();
+        if there < MOST_MESSAGES {
+            self.errors.push(error);
+        } else if there == MOST_MESSAGES {
+            let ConfigError { path, line, column, .. } = error;
+            let message = "more is wrong from here on; correct what is listed first".to_string();
+            self.errors.push(ConfigError { path, line, column, message });
+        }
+    }
+
+    /// Returns true if no more errors are noted.
+    pub fn is_full(&self) -> bool {
+        self.errors.len() > MOST_MESSAGES
     }
 
     /// Notes an error of another file, which is told behind those of this one.
@@ -52,7 +72,9 @@ impl<'t> Reader<'t> {
 
     /// Notes a warning.
     pub fn warn(&mut self, at: usize, message: String) {
-        self.warnings.push((at, on_one_line(message)));
+        if self.warnings.len() < MOST_MESSAGES {
+            self.warnings.push((at, on_one_line(message)));
+        }
     }
 
     /// The warnings in file order with their positions, when there are no errors.

@@ -13,6 +13,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use std::collections::HashSet;
+use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -86,7 +87,19 @@ impl Node {
 /// Reads a file of either format; errors that leave no usable tree come without one.
 pub fn parse(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
     // Neither a TOML key nor a TOML table header can begin with a brace.
-    if source.text.trim_start().starts_with('{') { parse_json(source) } else { parse_toml(source) }
+    if source.text.trim_start().starts_with('{') {
+        parse_json(source, 0..source.text.len())
+    } else {
+        parse_toml(source)
+    }
+}
+
+/// Reads one JSON value that a text holds at a place: positions are those in the whole text. Long lists are read with it
+/// element by element, so that the tree of one of them is all that is in memory.
+///
+/// Cost: O(value).
+pub fn parse_json_at(source: &Source<'_>, within: Range<usize>) -> (Option<Node>, Vec<ConfigError>) {
+    parse_json(source, within)
 }
 
 /// Returns what can still be read of a file with errors, and true if nothing of it is missing.
@@ -175,12 +188,13 @@ const STRICT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Reads JSON. The parser stops at the first syntax error; all duplicate keys are reported.
-fn parse_json(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
-    match parse_to_ast(source.text, &CollectOptions::default(), &STRICT) {
+/// Reads a part of a text as JSON. The parser stops at the first syntax error; all duplicate keys are reported.
+fn parse_json(source: &Source<'_>, within: Range<usize>) -> (Option<Node>, Vec<ConfigError>) {
+    let from = within.start;
+    match parse_to_ast(source.text.get(within).unwrap_or_default(), &CollectOptions::default(), &STRICT) {
         Ok(result) => {
             let mut errors = Vec::new();
-            let node = result.value.map(|value| convert_json(&value, source, &mut errors));
+            let node = result.value.map(|value| convert_json(&value, from, source, &mut errors));
             (node, errors)
         }
         Err(error) => {
@@ -192,14 +206,14 @@ fn parse_json(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
                 ParseErrorKind::MultipleRootJsonValues => "remove what follows the closing brace",
                 _ => "correct the JSON here",
             };
-            (None, vec![source.error(error.range().start, format!("{what}; {advice}"))])
+            (None, vec![source.error(from + error.range().start, format!("{what}; {advice}"))])
         }
     }
 }
 
-/// Converts a JSON value.
-fn convert_json(value: &ast::Value<'_>, source: &Source<'_>, errors: &mut Vec<ConfigError>) -> Node {
-    let at = value.range().start;
+/// Converts a JSON value of a text that begins at an offset.
+fn convert_json(value: &ast::Value<'_>, from: usize, source: &Source<'_>, errors: &mut Vec<ConfigError>) -> Node {
+    let at = from + value.range().start;
     let value = match value {
         ast::Value::StringLit(text) => Value::Text(text.value.to_string()),
         ast::Value::NumberLit(number) => match (number.value.parse(), number.value.parse::<f64>()) {
@@ -210,20 +224,20 @@ fn convert_json(value: &ast::Value<'_>, source: &Source<'_>, errors: &mut Vec<Co
         ast::Value::BooleanLit(boolean) => Value::Boolean(boolean.value),
         ast::Value::NullKeyword(_) => Value::Unusable("null"),
         ast::Value::Array(array) => {
-            Value::List(array.elements.iter().map(|element| convert_json(element, source, errors)).collect())
+            Value::List(array.elements.iter().map(|element| convert_json(element, from, source, errors)).collect())
         }
         ast::Value::Object(object) => {
             let mut seen = HashSet::new();
             let mut entries = Vec::with_capacity(object.properties.len());
             for property in &object.properties {
                 let key = property.name.as_str();
-                let key_at = property.name.range().start;
+                let key_at = from + property.name.range().start;
                 // RFC 8259 section 4 leaves the meaning of a repeated name open, so it must not occur.
                 if !seen.insert(key) {
                     errors.push(source.error(key_at, duplicate_message(key)));
                     continue;
                 }
-                let node = convert_json(&property.value, source, errors);
+                let node = convert_json(&property.value, from, source, errors);
                 entries.push(Entry { key: key.to_string(), key_at, node });
             }
             Value::Table(entries)
@@ -235,4 +249,30 @@ fn convert_json(value: &ast::Value<'_>, source: &Source<'_>, errors: &mut Vec<Co
 /// Message for a key that occurs twice in one table.
 fn duplicate_message(key: &str) -> String {
     format!("duplicate key \"{key}\"; keep one of them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_part_of_a_text_has_its_places_in_the_whole() {
+        let text = "[{\"a\": 1},\n {\"é\": [true], \"b\": 2, \"b\": 3},\n {\"c\" 4}]";
+        let source = Source::new(Path::new("c"), text);
+        let part = |wanted: &str| {
+            let at = text.find(wanted).unwrap();
+            parse_json_at(&source, at..at + wanted.len())
+        };
+        let (node, errors) = part("{\"é\": [true], \"b\": 2, \"b\": 3}");
+        let node = node.unwrap();
+        assert_eq!(source.position(node.at), "c:2:2");
+        assert_eq!(source.position(node.get("é").unwrap().at), "c:2:8");
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].to_string(), "c:2:24: duplicate key \"b\"; keep one of them");
+        let (node, errors) = part("{\"c\" 4}");
+        assert!(node.is_none());
+        assert_eq!((errors[0].line, errors[0].column), (3, 7));
+        assert!(parse_json_at(&source, 0..1000).0.is_none());
+    }
 }

@@ -14,7 +14,7 @@ mod sorted;
 mod text;
 
 pub use set::{RRset, Set, fits_message, put_number, put_sized, read_number, read_sized, take_number, take_sized};
-pub use sorted::{Numbered, differences};
+pub use sorted::{Numbered, common_numbers, differences};
 pub use text::{Word, WordError, parse_rdata};
 
 use crate::name::{NameBuf, NameError};

@@ -226,6 +226,11 @@ impl<'a> Set<'a> {
         self.body.len() as u32
     }
 
+    /// Returns true if another set has the same records, in the same spelling.
+    pub fn has_records_of(self, other: Set<'_>) -> bool {
+        (self.rtype, self.body) == (other.rtype, other.body)
+    }
+
     /// Iterates over the RDATA with the offset of each record.
     pub fn with_offsets(self) -> impl Iterator<Item = (u32, &'a [u8])> {
         let mut rest = self.body;

@@ -1,5 +1,5 @@
-//! Sets as the sorted sequences that they are: records found by number, what two sets have apart, a set with a few other
-//! records, several sets in one.
+//! Sets as the sorted sequences that they are: records found by number, what two sets have apart and in common, a set with
+//! a few other records, several sets in one.
 //!
 //! A set of hundreds of thousands of records changes by one of them. What is left of it is compared and copied as
 //! octets, without a look at each record. Where all records of a type have one size, as addresses do, a record is found
@@ -179,6 +179,52 @@ fn common_records(left: &[u8], right: &[u8], set: Set<'_>) -> usize {
     whole
 }
 
+//--- Intersection ---
+
+/// Numbers of those records of a set that another set of its type has, too. O(octets of both)
+pub fn common_numbers(set: Set<'_>, other: Set<'_>) -> Vec<u32> {
+    if set.body == other.body {
+        return (0..set.count).collect();
+    }
+    let size = |set: Set<'_>| set.has_one_size().then(|| set.body.len() / set.count as usize);
+    match (size(set), size(other)) {
+        (Some(5), Some(5)) => common_sized::<5>(set.body, other.body),
+        (Some(17), Some(17)) => common_sized::<17>(set.body, other.body),
+        _ => common_any(set, other),
+    }
+}
+
+/// Numbers of records that all take so many octets, the length in front included.
+fn common_sized<const SIZE: usize>(set: &[u8], other: &[u8]) -> Vec<u32> {
+    let ((records, _), (mut others, _)) = (set.as_chunks::<SIZE>(), other.as_chunks::<SIZE>());
+    let mut common = Vec::with_capacity(records.len().min(others.len()));
+    for (number, record) in (0..).zip(records) {
+        while let [first, behind @ ..] = others
+            && first < record
+        {
+            others = behind;
+        }
+        if others.first() == Some(record) {
+            common.push(number);
+        }
+    }
+    common
+}
+
+/// Numbers of records of any size.
+fn common_any(set: Set<'_>, other: Set<'_>) -> Vec<u32> {
+    let mut others = other.rdatas().peekable();
+    let mut is_common = |rdata: &[u8]| {
+        loop {
+            match others.peek().map(|other| compare(set.rtype, other, rdata)) {
+                Some(Ordering::Less) => _ = others.next(),
+                order => break order == Some(Ordering::Equal),
+            }
+        }
+    };
+    (0..).zip(set.rdatas()).filter(|(_, rdata)| is_common(rdata)).map(|(number, _)| number).collect()
+}
+
 //--- Union ---
 
 impl RRset {
@@ -315,6 +361,16 @@ mod tests {
                 set.rdatas().filter(|rdata| !others.contains(rdata)).map(<[u8]>::to_vec).collect()
             };
             prop_assert_eq!((lacking(&old, &new), lacking(&new, &old)), (gone.iter().map(|rdata| rdata.to_vec()).collect(), come.iter().map(|rdata| rdata.to_vec()).collect()));
+        }
+
+        #[test]
+        fn common_records_are_those_of_both(rtype in types(), one in numbers(), other in numbers()) {
+            let (one, other) = (build(rtype, &one), build(rtype, &other));
+            let is_common = |rdata: &[u8]| other.rdatas().any(|other| compare(rtype, other, rdata).is_eq());
+            let expected: Vec<u32> = (0..).zip(one.rdatas()).filter(|(_, rdata)| is_common(rdata)).map(|(number, _)| number).collect();
+            prop_assert_eq!(common_numbers(one.as_set(), other.as_set()), expected);
+            let all: Vec<u32> = (0..one.count).collect();
+            prop_assert_eq!(common_numbers(one.as_set(), one.as_set()), all);
         }
 
         #[test]
