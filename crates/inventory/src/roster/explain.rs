@@ -1,0 +1,204 @@
+//! What operators are told of a roster: counts, and why an instance has the names that it has.
+//!
+//! Cost: O(reasons + groups with holds) for counts, O(names) to explain an instance.
+
+use super::{GroupKey, Instance, Members, Roster};
+use crate::contribution::Place;
+use crate::model::{Moment, Uuid};
+use crate::verdict::Reason;
+use std::collections::{BTreeMap, HashMap};
+use strum::IntoEnumIterator;
+use wire::name::Name;
+
+/// Members of the largest group whose holds are foretold.
+const MOST_FORETOLD: usize = 100;
+
+/// Counts for metrics and status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub vms: usize,
+    pub accounts: usize,
+    pub networks: usize,
+    pub servers: usize,
+    /// Instances with names.
+    pub listed: usize,
+    /// Instances that cannot be judged, with records as they were.
+    pub undecided: usize,
+    /// Memberships that are held in service though the instance reports itself down.
+    pub held: usize,
+    /// Moment of the report that is held for longest.
+    pub oldest_hold: Option<Moment>,
+    /// Labels that more than one account or instance claims.
+    pub conflicts: usize,
+    /// Totals since the start.
+    pub soft_removals: u64,
+    pub hard_removals: u64,
+    /// Held memberships whose instance reported up again.
+    pub returned: u64,
+    /// Holds that an operator ended.
+    pub released: u64,
+    /// Instances by reason: the first match of each group of rules.
+    pub reasons: BTreeMap<&'static str, usize>,
+}
+
+/// Why an instance has the names that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub uuid: Uuid,
+    pub alias: Option<Box<str>>,
+    pub owner: Option<Uuid>,
+    pub login: Option<Box<str>>,
+    /// It has names of its own.
+    pub instance: bool,
+    /// Its services have its addresses, damping aside.
+    pub service: bool,
+    /// The first reason of each group of rules.
+    pub reasons: Vec<&'static str>,
+    pub all_reasons: Vec<&'static str>,
+    /// The rule by which it cannot be judged, and since when.
+    pub undecided: Option<(&'static str, Moment)>,
+    pub services: Vec<Membership>,
+    /// Zones with the owner names that it has there.
+    pub names: Vec<(Name, Name)>,
+}
+
+/// Membership of an instance in a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    pub service: Box<str>,
+    pub ports: Vec<u16>,
+    /// Its addresses stand at the name.
+    pub is_in: bool,
+    /// Moment of the report that is held, if the only reason to stay in is damping.
+    pub held_since: Option<Moment>,
+    /// Moment at which it leaves if nothing else happens; none for groups of more than 100 members.
+    pub held_until: Option<Moment>,
+}
+
+/// Counts that are kept up to date.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    listed: usize,
+    undecided: usize,
+    reasons: HashMap<Reason, usize>,
+    /// Holds of groups that have some, with the oldest report.
+    held: HashMap<GroupKey, (usize, Moment)>,
+    pub soft_removals: u64,
+    pub hard_removals: u64,
+    pub returned: u64,
+    pub released: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, instance: &Instance) {
+        self.listed += usize::from(instance.instance);
+        self.undecided += usize::from(instance.undecided.is_some());
+        instance.first.iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
+    }
+
+    pub(super) fn remove(&mut self, instance: &Instance) {
+        self.listed -= usize::from(instance.instance);
+        self.undecided -= usize::from(instance.undecided.is_some());
+        for reason in instance.first.iter() {
+            if let Some(count) = self.reasons.get_mut(&reason) {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// Takes the holds of a group.
+    pub(super) fn hold(&mut self, key: &GroupKey, group: &Members) {
+        match group.held().next() {
+            Some((since, _)) => {
+                self.held.insert(key.clone(), (group.held().len(), *since));
+            }
+            None => {
+                self.held.remove(key);
+            }
+        }
+    }
+
+    /// Goes on with the totals of another.
+    pub(super) fn carry(&mut self, other: &Tally) {
+        self.soft_removals = other.soft_removals;
+        self.hard_removals = other.hard_removals;
+        self.returned = other.returned;
+        self.released = other.released;
+    }
+}
+
+impl Roster {
+    /// Counts for metrics and status.
+    pub fn counts(&self) -> Counts {
+        let tally = &self.tally;
+        Counts {
+            vms: self.vms.len(),
+            accounts: self.accounts.len(),
+            networks: self.networks.len(),
+            servers: self.servers.len(),
+            listed: tally.listed,
+            undecided: tally.undecided,
+            held: tally.held.values().map(|(held, _)| held).sum(),
+            oldest_hold: tally.held.values().map(|(_, since)| *since).min(),
+            conflicts: self.logins.conflicts() + self.aliases.conflicts(),
+            soft_removals: tally.soft_removals,
+            hard_removals: tally.hard_removals,
+            returned: tally.returned,
+            released: tally.released,
+            reasons: Reason::iter()
+                .map(|reason| (reason.word(), tally.reasons.get(&reason).copied().unwrap_or_default()))
+                .collect(),
+        }
+    }
+
+    /// Why an instance has the names that it has; none if it is unknown.
+    pub fn explain(&self, vm: Uuid) -> Option<Explanation> {
+        let instance = self.vms.get(&vm)?;
+        let published = instance.published.as_deref();
+        let mut names = Vec::new();
+        if let Some(published) = published {
+            published.names(&self.config, vm, |place, name, _| match place {
+                Place::Forward(zone) => names.push((self.config.forward[usize::from(zone)].origin.clone(), name)),
+                Place::Reverse(zone) => names.push((zone, name)),
+            });
+        }
+        names.sort_by(|a, b| a.0.canonical_cmp(&b.0).then_with(|| a.1.canonical_cmp(&b.1)));
+        names.dedup();
+        let services = published.iter().flat_map(|published| {
+            let owner = published.owner;
+            published.services.iter().map(move |offer| (owner, offer))
+        });
+        let services = services.map(|(owner, offer)| {
+            let group = self.groups.get(&(owner, offer.name.clone()));
+            let foretold = group.filter(|group| group.len() <= MOST_FORETOLD);
+            Membership {
+                service: offer.name.clone(),
+                ports: offer.ports.iter().map(|port| port.port).collect(),
+                is_in: offer.is_in,
+                held_since: group.and_then(|group| group.held_since(&vm)),
+                held_until: foretold.and_then(|group| group.until(&self.config.damping, &vm, self.memory.closed_until)),
+            }
+        });
+        let account = instance.vm.owner.and_then(|owner| self.accounts.get(&owner));
+        Some(Explanation {
+            uuid: vm,
+            alias: instance.vm.alias.clone(),
+            owner: instance.vm.owner,
+            login: account.map(|account| account.element.login.clone()),
+            instance: instance.instance,
+            service: instance.service,
+            reasons: instance.first.words(),
+            all_reasons: instance.all.words(),
+            undecided: instance.undecided.map(|(reason, since)| (reason.word(), since)),
+            services: services.collect(),
+            names,
+        })
+    }
+
+    /// The instances with records at an owner name of a zone, at most 100 of them.
+    pub fn explain_name(&self, zone: &Name, owner: &Name) -> Vec<Explanation> {
+        let mut vms: Vec<Uuid> = self.index.at(&self.config, zone, owner).into_iter().map(|(uuid, _)| uuid).collect();
+        vms.dedup();
+        vms.into_iter().filter_map(|vm| self.explain(vm)).take(MOST_FORETOLD).collect()
+    }
+}

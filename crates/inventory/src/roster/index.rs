@@ -1,0 +1,158 @@
+//! The names of all zones, each with those who have records there.
+//!
+//! Invariants: a name is there exactly while somebody has a role at it.
+//!
+//! Cost: O(log members) to add or remove one; the records of a name cost O(records there).
+
+use super::Roster;
+use crate::config::Config;
+use crate::contribution::{Place, Role};
+use crate::labels::Crowd;
+use crate::model::Uuid;
+use std::collections::{BTreeMap, HashMap};
+use wire::name::Name;
+use wire::rr::{RRset, rtype};
+
+/// Octets of the largest RRset.
+const MOST_OCTETS: usize = 65_000;
+
+type Names = HashMap<Name, Crowd<(Uuid, Role)>>;
+
+/// Names by zone.
+#[derive(Debug)]
+pub(super) struct Index {
+    forward: Vec<Names>,
+    reverse: HashMap<Name, Names>,
+}
+
+impl Index {
+    pub(super) fn new(zones: usize) -> Index {
+        Index { forward: (0..zones).map(|_| Names::new()).collect(), reverse: HashMap::new() }
+    }
+
+    pub(super) fn add(&mut self, place: &Place, name: Name, who: (Uuid, Role)) {
+        let names = match place {
+            Place::Forward(zone) => &mut self.forward[usize::from(*zone)],
+            Place::Reverse(zone) => self.reverse.entry(zone.clone()).or_default(),
+        };
+        match names.get_mut(&name) {
+            Some(crowd) => crowd.add(who),
+            None => {
+                names.insert(name, Crowd::One(who));
+            }
+        }
+    }
+
+    /// An emptied zone stays: it has its apex.
+    pub(super) fn remove(&mut self, place: &Place, name: &Name, who: (Uuid, Role)) {
+        let names = match place {
+            Place::Forward(zone) => Some(&mut self.forward[usize::from(*zone)]),
+            Place::Reverse(zone) => self.reverse.get_mut(zone),
+        };
+        let Some(names) = names else { return };
+        if names.get_mut(name).is_some_and(|crowd| crowd.remove(&who)) {
+            names.remove(name);
+        }
+    }
+
+    fn names(&self, config: &Config, zone: &Name) -> Option<(Option<u16>, &Names)> {
+        match config.forward.iter().position(|forward| forward.origin == *zone) {
+            Some(index) => Some((Some(index as u16), self.forward.get(index)?)),
+            None => Some((None, self.reverse.get(zone)?)),
+        }
+    }
+
+    /// All names by zone.
+    pub(super) fn all(&self, config: &Config) -> HashMap<Name, Vec<Name>> {
+        let forward = config.forward.iter().map(|zone| &zone.origin).zip(&self.forward);
+        let all = forward.chain(&self.reverse);
+        all.map(|(zone, names)| (zone.clone(), names.keys().cloned().collect())).collect()
+    }
+
+    /// The instances with a service at a name, with its number.
+    pub(super) fn services_at(&self, config: &Config, name: &Name) -> Vec<(Uuid, u8)> {
+        let mut found = Vec::new();
+        for (zone, names) in config.forward.iter().zip(&self.forward) {
+            if !name.is_within(&zone.origin) {
+                continue;
+            }
+            for (uuid, role) in names.get(name).into_iter().flat_map(Crowd::iter) {
+                if let Role::Service(service, _) | Role::Bare(service) = role {
+                    found.push((*uuid, *service));
+                }
+            }
+        }
+        found
+    }
+
+    /// Those with a role at a name.
+    pub(super) fn at(&self, config: &Config, zone: &Name, owner: &Name) -> Vec<(Uuid, Role)> {
+        let names = self.names(config, zone).and_then(|(_, names)| names.get(owner));
+        names.into_iter().flat_map(Crowd::iter).copied().collect()
+    }
+}
+
+impl Roster {
+    /// All zones, forward zones in the order of the configuration first.
+    pub fn zones(&self) -> Vec<Name> {
+        let mut zones: Vec<Name> = self.config.forward.iter().map(|zone| zone.origin.clone()).collect();
+        let mut reverse: Vec<Name> = match &self.config.reverse {
+            crate::config::Reverse::Listed(zones) => zones.iter().map(|zone| zone.origin.clone()).collect(),
+            crate::config::Reverse::Auto => self.index.reverse.keys().cloned().collect(),
+        };
+        reverse.sort_by(Name::canonical_cmp);
+        zones.append(&mut reverse);
+        zones
+    }
+
+    /// The owner names of a zone, in no order.
+    pub fn zone_names(&self, zone: &Name) -> Vec<Name> {
+        let names = self.index.names(&self.config, zone);
+        names.map(|(_, names)| names.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The RRsets at an owner name of a zone; none if the name has none.
+    pub fn records_at(&self, zone: &Name, owner: &Name) -> Vec<RRset> {
+        let Some((forward, names)) = self.index.names(&self.config, zone) else { return Vec::new() };
+        let Some(crowd) = names.get(owner) else { return Vec::new() };
+        let mut sets: BTreeMap<u16, (usize, Vec<Vec<u8>>)> = BTreeMap::new();
+        let mut put = |rtype: u16, rdata: Vec<u8>| {
+            let (octets, rdatas) = sets.entry(rtype).or_default();
+            // A length of two octets and the fixed fields come with each record.
+            let more = rdata.len() + wire::rr::FIXED_BYTES;
+            if *octets + more <= MOST_OCTETS {
+                *octets += more;
+                rdatas.push(rdata);
+            }
+        };
+        match forward {
+            Some(zone) => {
+                for (uuid, role) in crowd.iter() {
+                    let published = self.vms.get(uuid).and_then(|instance| instance.published.as_deref());
+                    match published {
+                        Some(published) => published.records(&self.config, *uuid, zone, *role, &mut put),
+                        None if *role == Role::Cmon => {
+                            let origin = &self.config.forward[usize::from(zone)].origin;
+                            if let Some(target) = crate::contribution::below(origin, &["cmon"]) {
+                                put(rtype::CNAME, target.as_wire().into());
+                            }
+                        }
+                        None => {}
+                    }
+                }
+            }
+            None => {
+                let candidates = crowd.iter().filter_map(|(uuid, role)| {
+                    let Role::Ptr(number) = role else { return None };
+                    let published = self.vms.get(uuid)?.published.as_deref()?;
+                    let (rank, target) = published.ptr_candidate(&self.config, *uuid, *number)?;
+                    Some(((rank, *uuid), target))
+                });
+                if let Some((_, target)) = candidates.min_by_key(|(rank, _)| *rank) {
+                    put(rtype::PTR, target.as_wire().into());
+                }
+            }
+        }
+        sets.into_iter().filter_map(|(rtype, (_, rdatas))| RRset::build(rtype, self.config.ttl, rdatas)).collect()
+    }
+}

@@ -1,0 +1,327 @@
+//! The rules of an inventory, one by one.
+
+mod cases;
+
+use cases::{ACME, EXTERNAL, account, addressed, member, member_uuid, network, plain_config, records};
+use inventory::config::{Config, ForwardZone, Reverse, ReverseZone};
+use inventory::model::{
+    Change, Element, Inventory, Key, Metadata, Moment, Server, ServerStatus, State, Tag, TagValue, Uuid, Vm,
+};
+use inventory::roster::{Health, Roster};
+use std::time::Duration;
+use wire::name::Name;
+
+const NOW: Moment = Moment(1_700_000_000_000);
+
+fn after(seconds: u64) -> Moment {
+    NOW.plus(Duration::from_secs(seconds))
+}
+
+fn roster(config: Config, inventory: Inventory) -> Roster {
+    let mut roster = Roster::new(config, NOW);
+    roster.replace(inventory, NOW);
+    roster.settle(NOW);
+    roster
+}
+
+fn put(roster: &mut Roster, vm: Vm, now: Moment) {
+    roster.apply(Change::Put(Element::Vm(vm)), now);
+}
+
+fn tagged(number: u8, tag: &str) -> Vm {
+    Vm { tags: [(Tag::Services, TagValue::Text(tag.into()))].into(), ..member(number) }
+}
+
+/// The names of the forward zone.
+fn names(roster: &Roster) -> Vec<String> {
+    records(roster).remove("dc1.cns.example.com").unwrap_or_default().into_keys().collect()
+}
+
+fn has(roster: &Roster, name: &str, record: &str) -> bool {
+    let zones = records(roster);
+    zones.get("dc1.cns.example.com").and_then(|names| names.get(name)).is_some_and(|texts| texts.contains(record))
+}
+
+#[test]
+fn logins_that_sanitise_alike_have_one_owner_who_keeps_the_label() {
+    let config = Config { use_login: true, ..plain_config() };
+    let second = "8f1584a3-0000-4000-8000-00000000000b";
+    let mut inventory = addressed(0);
+    inventory.accounts = vec![account(second, "jim-smith")];
+    let mut roster = roster(config.clone(), inventory);
+    let theirs = Vm { owner: Some(second.parse().unwrap()), ..member(2) };
+    put(&mut roster, theirs, NOW);
+    roster.settle(NOW);
+    assert!(names(&roster).contains(&"web2.inst.jim-smith".to_owned()));
+    // The other one has the lower UUID, and comes later.
+    roster.apply(Change::Put(Element::Account(account(ACME, "jim.smith"))), NOW);
+    put(&mut roster, member(1), NOW);
+    roster.settle(NOW);
+    assert!(names(&roster).contains(&"web2.inst.jim-smith".to_owned()));
+    assert!(!names(&roster).contains(&"web1.inst.jim-smith".to_owned()));
+    assert_eq!(roster.explain(member_uuid(1)).unwrap().reasons, ["login_conflict"]);
+    assert_eq!(roster.counts().conflicts, 1);
+    // It goes on to be theirs after a restart, without their element too.
+    let kept = roster.keep();
+    let (mut again, _) = Roster::restore(config, &kept, NOW);
+    again.settle(NOW);
+    assert_eq!(records(&again), records(&roster));
+    // With the owner's account gone the label is free.
+    roster.apply(Change::Gone(Key::Vm(member_uuid(2))), NOW);
+    roster.apply(Change::Gone(Key::Account(second.parse().unwrap())), NOW);
+    roster.settle(NOW);
+    assert!(names(&roster).contains(&"web1.inst.jim-smith".to_owned()));
+}
+
+#[test]
+fn the_older_instance_has_the_alias_and_uuids_win_over_aliases() {
+    let mut roster = roster(plain_config(), addressed(0));
+    let younger = Vm { alias: Some("a.b".into()), created: None, ..member(1) };
+    let older = Vm { alias: Some("A_B".into()), created: Some(Moment(5)), ..member(2) };
+    put(&mut roster, younger, NOW);
+    put(&mut roster, older, NOW);
+    roster.settle(NOW);
+    let name = format!("a-b.inst.{ACME}");
+    assert!(has(&roster, &name, "A 198.51.100.2") && !has(&roster, &name, "A 198.51.100.1"));
+    assert_eq!(roster.explain(member_uuid(1)).unwrap().reasons, ["alias_conflict"]);
+    // An alias that is the UUID of another instance, as long as that is there.
+    put(&mut roster, Vm { alias: Some(member_uuid(4).to_string().into()), ..member(3) }, NOW);
+    roster.settle(NOW);
+    let name = format!("{}.inst.{ACME}", member_uuid(4));
+    assert!(has(&roster, &name, "A 198.51.100.3"));
+    put(&mut roster, member(4), NOW);
+    roster.settle(NOW);
+    assert!(has(&roster, &name, "A 198.51.100.4") && !has(&roster, &name, "A 198.51.100.3"));
+    roster.apply(Change::Gone(Key::Vm(member_uuid(4))), NOW);
+    roster.settle(NOW);
+    assert!(has(&roster, &name, "A 198.51.100.3"));
+}
+
+#[test]
+fn what_is_hard_leaves_at_once_while_reports_are_held() {
+    let mut roster = roster(plain_config(), addressed(6));
+    for number in 1..=6 {
+        roster.report(member_uuid(number), Health::Down, None, NOW);
+    }
+    roster.settle(NOW);
+    assert_eq!(roster.counts().held, 4);
+    let held = roster.explain(member_uuid(6)).unwrap().services.remove(0);
+    assert_eq!((held.is_in, held.held_since, held.held_until), (true, Some(NOW), Some(after(780))));
+    put(&mut roster, Vm { state: State::Other, ..member(6) }, NOW);
+    roster.apply(Change::Gone(Key::Vm(member_uuid(5))), NOW);
+    roster.settle(NOW);
+    let service = format!("web.svc.{ACME}");
+    assert!(!has(&roster, &service, "A 198.51.100.6") && !has(&roster, &service, "A 198.51.100.5"));
+    assert!(has(&roster, &service, "A 198.51.100.4") && roster.counts().held == 2);
+    assert_eq!(roster.counts().hard_removals, 2);
+    let name = Name::parse(&format!("{service}.dc1.cns.example.com")).unwrap();
+    assert_eq!(roster.release(&name, NOW), 2);
+    roster.settle(NOW);
+    assert!(!has(&roster, &service, "A 198.51.100.4"));
+}
+
+#[test]
+fn a_public_zone_is_not_emptied_while_internal_members_remain() {
+    let zone =
+        |origin: &str, name: &str| ForwardZone { origin: Name::parse(origin).unwrap(), networks: vec![name.into()] };
+    let forward = vec![zone("dc1.cns.example.com", "external"), zone("in.example.com", "*")];
+    let mut inventory = addressed(5);
+    let internal: Uuid = "e0000000-0000-4000-8000-000000000002".parse().unwrap();
+    inventory.networks.push(network(&internal.to_string(), "internal"));
+    inventory.vms.iter_mut().skip(1).for_each(|vm| vm.nics[0].network = Some(internal));
+    let mut roster = roster(Config { forward, ..plain_config() }, inventory);
+    let service = format!("web.svc.{ACME}");
+    roster.report(member_uuid(1), Health::Down, None, NOW);
+    roster.settle(NOW);
+    assert!(has(&roster, &service, "A 198.51.100.1"));
+    // The one that is held holds nobody else.
+    roster.report(member_uuid(2), Health::Down, None, after(1));
+    roster.settle(after(1));
+    assert!(!roster.explain(member_uuid(2)).unwrap().services[0].is_in);
+    roster.settle(after(600));
+    assert!(!has(&roster, &service, "A 198.51.100.1"));
+}
+
+#[test]
+fn reports_override_metadata_until_they_lapse_or_are_withdrawn() {
+    let mut roster = roster(plain_config(), addressed(3));
+    let down = Vm { metadata: [(Metadata::Status, "down".into())].into(), ..member(4) };
+    put(&mut roster, down, NOW);
+    roster.settle(NOW);
+    let service = format!("web.svc.{ACME}");
+    assert!(has(&roster, &service, &format!("TXT \"verifying:{}\"", member_uuid(4))));
+    assert!(roster.report(member_uuid(4), Health::Up, Some(Duration::from_secs(30)), NOW));
+    let next = roster.settle(NOW).next;
+    assert!(has(&roster, &service, "A 198.51.100.4") && next == Some(after(30)));
+    roster.settle(after(30));
+    assert!(!has(&roster, &service, "A 198.51.100.4"));
+    assert!(roster.withdraw_report(member_uuid(4), after(31)) && !roster.withdraw_report(member_uuid(4), after(31)));
+    assert!(!roster.report(member_uuid(9), Health::Up, None, after(31)));
+}
+
+#[test]
+fn lost_damping_is_presumed_from_the_zone_with_a_full_window() {
+    let mut inventory = addressed(6);
+    for vm in inventory.vms.iter_mut().take(4) {
+        vm.metadata = [(Metadata::Status, "down".into())].into();
+    }
+    let mut roster = Roster::new(plain_config(), NOW);
+    let name = Name::parse(&format!("web.svc.{ACME}.dc1.cns.example.com")).unwrap();
+    roster.presume((2..=6).map(|number| (name.clone(), member_uuid(number))), NOW);
+    roster.replace(inventory, NOW);
+    roster.settle(NOW);
+    let service = format!("web.svc.{ACME}");
+    assert!(!has(&roster, &service, "A 198.51.100.1") && has(&roster, &service, "A 198.51.100.2"));
+    roster.settle(after(59));
+    assert!(has(&roster, &service, "A 198.51.100.2"));
+    roster.settle(after(60));
+    assert!(!has(&roster, &service, "A 198.51.100.2") && has(&roster, &service, "A 198.51.100.3"));
+}
+
+#[test]
+fn compute_nodes_are_down_an_hour_after_they_were_last_seen() {
+    let node = |status| Server {
+        uuid: Uuid::from_u128(7),
+        hostname: "cn1".into(),
+        setup: true,
+        status,
+        last_boot: Some(Moment(0)),
+        last_heartbeat: None,
+        admin_nic_tag: None,
+    };
+    let mut inventory = addressed(2);
+    inventory.servers = vec![node(ServerStatus::Running)];
+    inventory.vms[0].server = Some(Uuid::from_u128(7));
+    let mut roster = roster(plain_config(), inventory);
+    let service = format!("web.svc.{ACME}");
+    let is_in = |roster: &Roster| has(roster, &service, "A 198.51.100.1");
+    // Without a heartbeat a node that runs is up; one of which nothing is known has an hour.
+    assert!(is_in(&roster));
+    roster.apply(Change::Put(Element::Server(node(ServerStatus::Unknown))), after(10));
+    roster.settle(after(10));
+    assert!(is_in(&roster));
+    // The sighting outlives the process, and a restart within the hour.
+    let kept = roster.keep();
+    let (mut roster, unread) = Roster::restore(plain_config(), &kept, after(1800));
+    assert_eq!(unread, 0);
+    roster.settle(after(3610));
+    assert!(is_in(&roster));
+    roster.settle(after(3611));
+    assert!(!is_in(&roster));
+    // A planned restart counts at once; after a start two minutes pass; a start in the future is of a wrong clock.
+    roster.apply(Change::Put(Element::Server(node(ServerStatus::Running))), after(4000));
+    roster.settle(after(4000));
+    assert!(is_in(&roster));
+    roster.apply(Change::Put(Element::Server(node(ServerStatus::Rebooting))), after(4001));
+    roster.settle(after(4001));
+    assert!(!is_in(&roster));
+    let boot = |moment| Server { last_boot: Some(moment), ..node(ServerStatus::Running) };
+    roster.apply(Change::Put(Element::Server(boot(after(4050)))), after(4060));
+    assert_eq!(roster.settle(after(4060)).next, Some(after(4170)));
+    assert!(!is_in(&roster));
+    roster.settle(after(4170));
+    assert!(is_in(&roster));
+    roster.apply(Change::Put(Element::Server(boot(after(900_000)))), after(4171));
+    roster.settle(after(4171));
+    assert!(is_in(&roster));
+}
+
+#[test]
+fn clocks_that_were_ahead_freeze_nothing() {
+    let mut roster = Roster::new(plain_config(), after(1_000_000));
+    roster.replace(addressed(6), after(1_000_000));
+    roster.settle(after(1_000_000));
+    for number in 1..=6 {
+        roster.report(member_uuid(number), Health::Down, None, after(1_000_000));
+    }
+    roster.settle(after(1_000_000));
+    let kept = roster.keep();
+    let (mut again, _) = Roster::restore(plain_config(), &kept, NOW);
+    again.settle(NOW);
+    assert_eq!(again.counts().held, 4);
+    again.settle(after(60));
+    assert_eq!(again.counts().held, 3);
+}
+
+#[test]
+fn either_list_may_be_lost() {
+    let mut roster = roster(plain_config(), addressed(3));
+    for number in 1..=3 {
+        roster.report(member_uuid(number), Health::Down, None, NOW);
+    }
+    roster.settle(NOW);
+    let mut kept = roster.keep();
+    kept.elements.clear();
+    let (mut again, _) = Roster::restore(plain_config(), &kept, after(1));
+    again.settle(after(1));
+    assert_eq!(again.keep().retained, kept.retained);
+    again.replace(addressed(3), after(2));
+    again.settle(after(2));
+    assert_eq!(again.counts().held, 2);
+}
+
+#[test]
+fn a_reconfiguration_keeps_holds_and_tells_names_of_both() {
+    let mut roster = roster(plain_config(), addressed(3));
+    for number in 1..=3 {
+        roster.report(member_uuid(number), Health::Down, None, NOW);
+    }
+    roster.settle(NOW);
+    let before = roster.counts();
+    let config = Config { use_alias: false, ..plain_config() };
+    roster.reconfigure(config, after(1));
+    let settled = roster.settle(after(1));
+    let zone = Name::parse("dc1.cns.example.com").unwrap();
+    let gone = Name::parse(&format!("web1.inst.{ACME}.dc1.cns.example.com")).unwrap();
+    assert!(settled.touched[&zone].contains(&gone) && roster.records_at(&zone, &gone).is_empty());
+    assert_eq!((roster.counts().held, roster.counts().soft_removals), (before.held, before.soft_removals));
+}
+
+#[test]
+fn hostile_tags_lose_what_does_not_fit() {
+    let mut roster = roster(plain_config(), addressed(0));
+    let long = "x".repeat(64);
+    put(&mut roster, tagged(1, &format!("{long}:80,a..b,web:0,api:65536,ok:port=x,fine:8080")), NOW);
+    let many: Vec<String> = (0..100).map(|number| format!("s{number}:{}", number + 1)).collect();
+    put(&mut roster, tagged(2, &many.join(",")), NOW);
+    put(&mut roster, tagged(3, &"a,".repeat(9000)), NOW);
+    roster.settle(NOW);
+    let said = roster.explain(member_uuid(1)).unwrap();
+    assert_eq!(said.reasons, ["invalid_name", "invalid_port"]);
+    let services: Vec<(&str, &[u16])> = said.services.iter().map(|one| (&*one.service, &*one.ports)).collect();
+    assert_eq!(services, [("web", &[][..]), ("api", &[]), ("ok", &[]), ("fine", &[8080])]);
+    assert_eq!(roster.explain(member_uuid(2)).unwrap().reasons, ["too_many"]);
+    assert_eq!(roster.explain(member_uuid(2)).unwrap().services.len(), 64);
+    assert_eq!(roster.explain(member_uuid(3)).unwrap().reasons, ["invalid_tag"]);
+}
+
+#[test]
+fn reverse_zones_of_a_list_hold_by_the_longest_prefix() {
+    let zone = |origin: &str, prefix: &str, bits| ReverseZone {
+        origin: Name::parse(origin).unwrap(),
+        prefix: (prefix.parse().unwrap(), bits),
+    };
+    let zones = vec![
+        zone("198.in-addr.arpa", "198.0.0.0", 8),
+        zone("100.51.198.in-addr.arpa", "198.51.100.0", 24),
+        zone("10.in-addr.arpa", "10.0.0.0", 8),
+    ];
+    let roster = roster(Config { reverse: Reverse::Listed(zones), ..plain_config() }, addressed(1));
+    let zones = records(&roster);
+    assert!(zones["100.51.198.in-addr.arpa"].contains_key("1") && !zones.contains_key("198.in-addr.arpa"));
+    assert_eq!(roster.zones().len(), 4);
+}
+
+#[test]
+fn a_network_that_is_gone_keeps_the_records_until_the_instance_is_forgotten() {
+    let mut roster = roster(plain_config(), addressed(1));
+    let before = records(&roster);
+    roster.apply(Change::Gone(Key::Network(EXTERNAL.parse().unwrap())), after(1));
+    roster.settle(after(1));
+    assert_eq!(records(&roster), before);
+    assert_eq!(roster.explain(member_uuid(1)).unwrap().undecided, Some(("unknown_network", after(1))));
+    assert_eq!(roster.counts().undecided, 1);
+    assert!(roster.forget(member_uuid(1), after(2)));
+    roster.settle(after(2));
+    assert!(records(&roster).is_empty() && roster.counts().undecided == 0);
+}
