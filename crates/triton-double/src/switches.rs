@@ -1,0 +1,60 @@
+//! The faults that the services can be told to have.
+//!
+//! Cost: O(1).
+
+use crate::datacenter::Datacenter;
+use std::time::Duration;
+
+/// The services that speak HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Vmapi,
+    Cnapi,
+    Napi,
+}
+
+impl Service {
+    pub(crate) const ALL: [Service; 3] = [Service::Vmapi, Service::Cnapi, Service::Napi];
+
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Change of the inventory that waits for its moment.
+type Change = Box<dyn FnOnce(&mut Datacenter) + Send>;
+
+/// Faults of all services.
+#[derive(Default)]
+pub struct Switches {
+    services: [ServiceSwitches; 3],
+    pub most_on_page: Option<usize>,
+    pub between_pages: Option<Change>,
+    pub items_to_drop: u32,
+    pub repeats_items: bool,
+}
+
+/// Faults of one service.
+#[derive(Default)]
+pub struct ServiceSwitches {
+    pub is_silent: bool,
+    pub refuses: bool,
+    pub failures: u32,
+    pub failing_path: Option<String>,
+    pub delay: Duration,
+}
+
+impl Switches {
+    pub fn of(&mut self, service: Service) -> &mut ServiceSwitches {
+        &mut self.services[service.index()]
+    }
+}
+
+impl ServiceSwitches {
+    /// Says whether a request is to fail, and counts it.
+    pub fn fails(&mut self, path: &str) -> bool {
+        let counted = self.failures > 0;
+        self.failures -= u32::from(counted);
+        counted || self.failing_path.as_ref().is_some_and(|failing| path.starts_with(failing.as_str()))
+    }
+}
