@@ -1,7 +1,7 @@
 //! Command line: verbs, their output, and exit codes.
 //!
-//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover` and `announce`
-//! are programs of their own that need no server; all others are requests to the running server over its control
+//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover`, `announce`
+//! and `cns` are programs of their own that need no server; all others are requests to the running server over its control
 //! socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
@@ -12,6 +12,7 @@ mod announce;
 mod ask;
 mod boot;
 mod check;
+mod cns;
 mod discover;
 mod drain;
 mod live;
@@ -30,6 +31,7 @@ use crate::terminal::Stream;
 use crate::view::lookup::Asking;
 use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
+use cns::CnsVerb;
 use discover::DiscoverVerb;
 use drain::{DrainOptions, Target};
 use paint::Look;
@@ -78,13 +80,13 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
-        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Top, Version};
+        use Verb::{Announce, Boot, Check, Cns, Demo, Discover, Register, Run, Top, Version};
         let local = matches!(
             self.verb,
-            Run | Boot(_) | Check(_) | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
+            Run | Boot(_) | Check(_) | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Cns { .. } | Version
         );
         let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
-        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
+        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Cns { .. } | Version);
         let options = [
             ("--socket", local && self.socket.is_some()),
             ("--json", without_json && self.json),
@@ -203,6 +205,11 @@ enum Verb {
     },
     /// Announce the configured OpenStack services on the local link (multicast DNS), until ended
     Announce(AnnounceOptions),
+    /// Convert the configuration of Triton's CNS, or check a service tag of an instance
+    Cns {
+        #[command(subcommand)]
+        verb: CnsVerb,
+    },
     /// Print the version
     Version,
 }
@@ -298,6 +305,7 @@ fn run_verb(
         Verb::Register(options) => return register::register(config.as_deref(), options, json),
         Verb::Discover { verb } => return discover::discover(verb, json),
         Verb::Announce(options) => return announce::run(&present_path(), &options),
+        Verb::Cns { verb } => return cns::run(verb, json),
         Verb::Version if json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {

@@ -10,7 +10,11 @@
 //!
 //! Cost: a round trip or two; the library sends a lost datagram again within the time it has.
 //!
+//! Parts: `http` the client of services that speak HTTP.
+//!
 //! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS), 7871 (EDNS Client Subnet), 8945 section 5.4 (TSIG).
+
+pub mod http;
 
 use crate::metrics::{RCODES, unix_seconds};
 use hickory_client::NetError;

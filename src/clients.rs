@@ -192,6 +192,12 @@ trait Address: Copy + Ord + Default {
     fn narrow(wide: u128) -> Self;
     /// How far it is behind another, in units of a power of two.
     fn behind(self, other: Self, shift: u32) -> usize;
+    /// The last address of the prefix of a length that begins with it.
+    fn last(self, length: u8) -> Self;
+    /// The address before it.
+    fn before(self) -> Option<Self>;
+    /// Length of the shortest prefix around it without another address.
+    fn apart(self, other: Self) -> u8;
 }
 
 impl Address for u32 {
@@ -209,6 +215,21 @@ impl Address for u32 {
     fn behind(self, other: u32, shift: u32) -> usize {
         ((self - other) >> shift) as usize
     }
+
+    #[inline]
+    fn last(self, length: u8) -> u32 {
+        self | u32::MAX.checked_shr(length.into()).unwrap_or_default()
+    }
+
+    #[inline]
+    fn before(self) -> Option<u32> {
+        self.checked_sub(1)
+    }
+
+    #[inline]
+    fn apart(self, other: u32) -> u8 {
+        (self ^ other).leading_zeros() as u8 + 1
+    }
 }
 
 impl Address for u128 {
@@ -225,6 +246,21 @@ impl Address for u128 {
     #[inline]
     fn behind(self, other: u128, shift: u32) -> usize {
         ((self - other) >> shift) as usize
+    }
+
+    #[inline]
+    fn last(self, length: u8) -> u128 {
+        self | u128::MAX.checked_shr(length.into()).unwrap_or_default()
+    }
+
+    #[inline]
+    fn before(self) -> Option<u128> {
+        self.checked_sub(1)
+    }
+
+    #[inline]
+    fn apart(self, other: u128) -> u8 {
+        (self ^ other).leading_zeros() as u8 + 1
     }
 }
 
@@ -419,8 +455,8 @@ impl<A: Address> Family<A> {
             return Found { home: None, scope: 0 };
         }
         let range = self.range_of(address);
-        let next = self.starts.get(range + 1).map(|start| start.wide());
-        if next.is_some_and(|next| next <= last_of::<A>(address.wide(), length)) {
+        let next = self.starts.get(range + 1).copied();
+        if next.is_some_and(|next| next <= address.last(length)) {
             let mut owner = self.prefixes.get(self.owners[range] as usize);
             // Longer prefixes inside do not count, but no wider answer holds for the subnet.
             while let Some(longer) = owner.filter(|prefix| prefix.length > length) {
@@ -428,9 +464,8 @@ impl<A: Address> Family<A> {
             }
             return Found { home: owner.map(|prefix| prefix.home), scope: length };
         }
-        let start = self.starts[range].wide();
-        let apart = |other: u128| ((address.wide() ^ other).leading_zeros() - (u128::BITS - A::BITS) + 1) as u8;
-        let before = if start == 0 { 0 } else { apart(start - 1) };
+        let apart = |other: A| address.apart(other);
+        let before = self.starts[range].before().map_or(0, apart);
         let scope = before.max(next.map_or(0, apart)).min(length);
         Found { home: self.home_at(range), scope }
     }

@@ -2,7 +2,7 @@
 //!
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees` and `static_zones`, `clients`,
+//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` and `static_zones`, `clients`,
 //! `regions` with `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out.
@@ -22,6 +22,7 @@ mod apex;
 mod clients;
 mod drains;
 mod instances;
+mod inventories;
 mod json;
 mod keys;
 mod names;
@@ -40,7 +41,9 @@ mod steering;
 mod steering_plan;
 mod transfer;
 mod trees;
+mod triton;
 mod united;
+mod urls;
 mod zones;
 
 pub use clients::read_prefixes;
@@ -58,6 +61,7 @@ use crate::notify::Targets;
 use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
+use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::transfer::ZonePlan;
@@ -99,6 +103,8 @@ pub struct Config {
     pub zones: Vec<ZonePlan>,
     /// Trees of ZooKeeper's, in file order.
     pub trees: Vec<TreePlan>,
+    /// Inventories that zones are made of, in file order.
+    pub inventories: Vec<InventoryPlan>,
     /// Zones of our own, in file order; there is a zone of any kind.
     pub services: Vec<StaticZonePlan>,
     /// Regions, in file order.
@@ -204,11 +210,12 @@ impl Config {
         self.zones.iter().flat_map(|zone| &zone.primaries).map(|primary| primary.address).collect()
     }
 
-    /// The names of all zones that have a source: primaries, a tree, or this file.
+    /// The names of all zones that have a source: primaries, a tree, an inventory, or this file.
     pub fn source_zones(&self) -> impl Iterator<Item = &Name> {
         let zones = self.zones.iter().map(|plan| &plan.zone);
         let own = self.services.iter().map(|plan| &plan.zone);
-        zones.chain(self.trees.iter().flat_map(TreePlan::all_zones)).chain(own)
+        let trees = self.trees.iter().flat_map(TreePlan::all_zones);
+        zones.chain(trees).chain(self.inventories.iter().flat_map(InventoryPlan::zones)).chain(own)
     }
 
     /// Returns true if a zone has secondaries: servers that may transfer it, or are told of its changes.
@@ -246,7 +253,7 @@ impl Config {
         let mut sections =
             Sections { server_name, transfer: &transfer, keys: &keys, secondaries, homes: Vec::new(), touch_disk };
         let found = zones::read_zones(&mut reader, &root, &mut sections);
-        let zones::ZonesSection { mut zones, united, trees, services, declared: mut zones_at } = found;
+        let zones::ZonesSection { mut zones, united, trees, inventories, services, declared: mut zones_at } = found;
         let mut regions = Vec::new();
         for (zone, entry) in &united {
             if let Some((members, region)) = united::read_united(&mut reader, zone, entry, &mut sections) {
@@ -261,7 +268,9 @@ impl Config {
         regions.extend(own);
         let transferred = zones.iter().filter(|plan| !plan.is_member()).map(|plan| plan.zone.clone());
         let from_trees = trees.iter().map(|plan| plan.zone().clone());
-        let probed = transferred.chain(from_trees).chain(services.iter().map(|plan| plan.zone.clone())).collect();
+        let made = inventories.iter().flat_map(|plan| &plan.forward).map(|zone| zone.origin.clone());
+        let probed =
+            transferred.chain(from_trees).chain(made).chain(services.iter().map(|plan| plan.zone.clone())).collect();
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);
         let mut secondaries = sections.secondaries;
         let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
@@ -295,6 +304,7 @@ impl Config {
             keys,
             zones,
             trees,
+            inventories,
             services,
             regions,
             drains,

@@ -99,6 +99,7 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
 pub fn run(config: Config) -> ExitCode {
+    upkeep::prepare();
     let bars = Bars::on_errors();
     reap_orphans();
     // The log has a thread of its own.
@@ -171,7 +172,6 @@ impl Daemon {
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, announced) = Reception::new(metrics.clone());
         notify.set_announcers(announcers(&config));
-        upkeep::start(&publisher);
         let sources = Sources::start(metrics.clone());
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is read before a socket opens: clients go to another server until then.
@@ -184,6 +184,7 @@ impl Daemon {
         };
         let (store, mut remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
         let roots = Arc::new(Roots::new(store.clone()));
+        sources.keep_in(store.is_some().then_some(config.state.as_deref()).flatten());
         let (heard, heard_later) = heard::ask_at_start(&config, store.as_deref(), &remains).await;
         remains.heard = heard;
         // All that may be taken comes before anything is published, and so before anything is written.
@@ -201,6 +202,7 @@ impl Daemon {
         let manager = Arc::new(manager);
         let handover = (manager.clone(), inherited);
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
+        upkeep::start(&publisher, keeper.commands.downgrade());
         let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
         let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone(), notify::Timers::default()));
         let mut probe = Probe::new(publisher.clone(), metrics.clone());

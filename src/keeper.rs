@@ -30,6 +30,7 @@ mod drains;
 mod fingerprint;
 mod gauges;
 mod others;
+mod own_series;
 mod pins;
 mod plan;
 mod regions;
@@ -99,6 +100,8 @@ pub enum Command {
     Release(Name, oneshot::Sender<Result<Pin, PinError>>),
     /// Serials that other servers have of regions, and when the last of them was heard.
     Heard(HashMap<Name, Vec<Serial>>, Instant),
+    /// Histories have become smaller.
+    Weigh,
     /// Asks for an answer once everything is published that came before, waiting updates included.
     Barrier(oneshot::Sender<()>),
 }
@@ -123,6 +126,8 @@ pub struct Keeper {
     is_planned_anew: bool,
     /// Zones that refuse names which they do not hold.
     refusing: HashSet<Name>,
+    /// Zones that are damped where they are made.
+    made: HashSet<Name>,
     /// Source zones that no client reaches.
     hidden: HashSet<Name>,
     history: HistoryLimits,
@@ -253,6 +258,7 @@ impl Keeper {
             selected: HashMap::new(),
             is_planned_anew: false,
             refusing: HashSet::new(),
+            made: HashSet::new(),
             hidden: HashSet::new(),
             history: HistoryLimits::default(),
             hold_down: Duration::ZERO,
@@ -374,7 +380,7 @@ impl Keeper {
         let (mut ordered, mut pinned, mut barriers) = (Vec::new(), Vec::new(), Vec::new());
         self.handled = started;
         let is_planned = commands.iter().any(|command| matches!(command, Command::Plan(..)));
-        let is_told = commands.iter().any(|command| !matches!(command, Command::Barrier(_)));
+        let is_told = commands.iter().any(|command| !matches!(command, Command::Weigh | Command::Barrier(_)));
         // A scrape in between would bring back the series of what goes.
         let metrics = self.metrics.clone();
         let _unread = is_planned.then(|| metrics.hold());
@@ -391,6 +397,7 @@ impl Keeper {
                 }
                 Command::Pin(order, done) => pinned.push((self.pin(*order), done)),
                 Command::Heard(heard, at) => self.hear(heard, at),
+                Command::Weigh => self.budget.set_histories(self.history_sizes().iter().sum::<usize>() as u64),
                 Command::Barrier(done) => barriers.push(done),
                 Command::Release(region, done) => pinned.push((self.release(&region), done)),
             }
@@ -449,7 +456,8 @@ impl Keeper {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
-        (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
+        (self.refusing, self.made) = (plan.refusing, plan.made);
+        (self.history, self.hold_down) = (plan.history, plan.hold_down);
         (self.answers, self.subnet_from) = (plan.answers, plan.subnet_from);
         (self.hidden, self.is_planned_anew) = (plan.hidden, true);
         let clients = std::mem::replace(&mut self.clients, plan.clients);
@@ -491,7 +499,6 @@ impl Keeper {
                     }
                     if kept.region.plan.members != region.members {
                         kept.waiting_since = now;
-                        self.hide_drains(&kept.region.plan);
                     }
                     kept.region.set_plan(region);
                     changes.rebuilt.push(origin.clone());

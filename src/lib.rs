@@ -43,7 +43,8 @@
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
 //! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,
-//! which mirrors it and feeds the zones that are made of it; [`source::static_zone`] has its zones at once. They meet only
+//! which mirrors it and feeds the zones that are made of it; [`source::inventory`] a task for each inventory of
+//! instances; [`source::static_zone`] has its zones at once. They meet only
 //! in messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page, with

@@ -1,14 +1,19 @@
 //! Metrics in Prometheus' terms: names, labels, help texts, and the counters of the query threads.
 //!
 //! A family is one row of the table in this file: its documentation is its help, its labels decide with what its series
-//! go. Families are the prometheus crate's own; what each query counts is in `queries`, and is put into them when
-//! scraped; so are the keeper's gauges (`set_when_read`).
+//! go. Families are the prometheus crate's own; those by zone have few series however many zones there are (`by_zone`).
+//! What each query counts is in `queries`, and is put into them when scraped; so are the keeper's gauges
+//! (`set_when_read`).
 //!
-//! Cost: a scrape is O(series + threads).
+//! Cost: a scrape is O(series + threads), beside what the keeper's gauges take.
 
+mod by_zone;
 mod queries;
+mod transfers;
 
+pub use by_zone::{OWN_ZONES, REST, ZoneCounters, ZoneFaults, ZoneValues};
 pub use queries::{QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
+pub use transfers::{SentTransfers, TransferCounts};
 
 use prometheus::core::{Atomic, Collector, Desc, GenericGauge, MetricVec, MetricVecBuilder};
 use prometheus::proto::{MetricFamily, MetricType};
@@ -34,6 +39,8 @@ macro_rules! families {
             families: Families,
             blocks: QueryBlocks,
             readings: Readings,
+            /// Transfers to secondaries of every zone, for `status`.
+            pub sent: SentTransfers,
             $($(#[doc = $help])+ pub $field: $kind,)+
         }
 
@@ -42,7 +49,13 @@ macro_rules! families {
             fn register() -> Metrics {
                 let mut families = Families::new();
                 $(let $field = families.add($kind::$make(options($name, concat!($($help),+)) $(, $labels)?));)+
-                Metrics { families, blocks: QueryBlocks::default(), readings: Readings::default(), $($field,)+ }
+                Metrics {
+                    families,
+                    blocks: QueryBlocks::default(),
+                    readings: Readings::default(),
+                    sent: SentTransfers::default(),
+                    $($field,)+
+                }
             }
         }
     };
@@ -66,17 +79,17 @@ families! {
     /// TCP and TLS connections closed to make room for newcomers, by the limit that was reached.
     tcp_rejected: IntCounterVec::new("tcp_rejected_total", &["limit"]);
     /// Polls (kind soa) and zone transfers (kinds ixfr and axfr) begun.
-    transfer_attempts: IntCounterVec::new("transfer_attempts_total", &["zone", "primary", "kind"]);
+    transfer_attempts: ZoneCounters::new("transfer_attempts_total", &["zone", "primary", "kind"]);
     /// Polls and zone transfers that failed, by reason.
-    transfer_failures: IntCounterVec::new("transfer_failures_total", &["zone", "primary", "kind", "reason"]);
+    transfer_failures: ZoneCounters::new("transfer_failures_total", &["zone", "primary", "kind", "reason"]);
     /// Time that successful transfers took, by what the primary sent: differences (ixfr) or the whole zone (axfr).
-    transfer_duration: HistogramVec::new("transfer_duration_seconds", &["zone", "kind"]);
+    transfer_duration: HistogramVec::new("transfer_duration_seconds", &["kind"]);
     /// Bytes received in zone transfers.
-    transfer_bytes: IntCounterVec::new("transfer_bytes_total", &["zone"]);
+    transfer_bytes: ZoneCounters::new("transfer_bytes_total", &["zone"]);
     /// When a poll or zone transfer last succeeded, Unix time.
-    transfer_success: IntGaugeVec::new("transfer_success_timestamp_seconds", &["zone", "primary", "kind"]);
-    /// Polls and zone transfers that have failed in a row; 0 while the primary does what is asked of it.
-    primary_failures: IntGaugeVec::new("primary_failures", &["zone", "primary"]);
+    transfer_success: ZoneValues::new("transfer_success_timestamp_seconds", &["zone", "primary", "kind"]);
+    /// Polls and zone transfers that have failed in a row; absent while the primary does what is asked of it.
+    primary_failures: ZoneFaults::new("primary_failures", &["zone", "primary"]);
     /// 1 while a CNS is assumed to announce nothing to us, so that its zones are polled every 10 s; only addresses of
     /// CNS have it.
     silence_assumed: IntGaugeVec::new("silence_assumed", &["primary"]);
@@ -84,11 +97,11 @@ families! {
     silence_questions: IntCounterVec::new("silence_questions_total", &["primary"]);
     /// 1 while a transferred version, or a tree, is held back because it has shrunk sharply, or because the tree was
     /// reset.
-    transfer_held: IntGaugeVec::new("transfer_held", &["zone"]);
+    transfer_held: ZoneFaults::new("transfer_held", &["zone"]);
     /// 1 while every primary that answers has an older serial than ours, and our copy is kept.
-    transfer_regressed: IntGaugeVec::new("transfer_regressed", &["zone"]);
+    transfer_regressed: ZoneFaults::new("transfer_regressed", &["zone"]);
     /// 1 while a new version of the zone is refused because it would take more memory than the budget has.
-    memory_refused: IntGaugeVec::new("memory_refused", &["zone"]);
+    memory_refused: ZoneFaults::new("memory_refused", &["zone"]);
     /// Memory that zones, their histories and transfers in progress may take together.
     memory_budget: IntGauge::with_opts("memory_budget_bytes");
     /// Memory of the budget that is taken: zones with what regions hold of them and trees, transfers in progress,
@@ -97,34 +110,34 @@ families! {
     /// Memory that the zone takes by itself.
     zone_memory: IntGaugeVec::new("zone_memory_bytes", &["zone"]);
     /// Records of adopted transfers that a zone cannot hold as they came, by kind.
-    transfer_anomalies: IntCounterVec::new("transfer_anomalies_total", &["zone", "kind"]);
+    transfer_anomalies: ZoneCounters::new("transfer_anomalies_total", &["zone", "kind"]);
     /// Names that a full audit found different although the serial was the same.
-    audit_drift: IntCounterVec::new("audit_drift_names_total", &["zone"]);
+    audit_drift: ZoneCounters::new("audit_drift_names_total", &["zone"]);
     /// Changes in incremental transfers that changed nothing: removals of absent records, additions of present ones.
-    ixfr_noop_changes: IntCounterVec::new("ixfr_noop_changes_total", &["zone"]);
+    ixfr_noop_changes: ZoneCounters::new("ixfr_noop_changes_total", &["zone"]);
     /// Questions to primaries for records whose removal is in doubt.
-    doubt_questions: IntCounterVec::new("doubt_questions_total", &["zone"]);
+    doubt_questions: ZoneCounters::new("doubt_questions_total", &["zone"]);
     /// Records that stayed although an incremental transfer removed them, because the primary still had them.
-    removals_vetoed: IntCounterVec::new("removals_vetoed_total", &["zone"]);
+    removals_vetoed: ZoneCounters::new("removals_vetoed_total", &["zone"]);
     /// Records that stay although an incremental transfer removed them, until a whole zone tells, because the primary
     /// did not answer for them.
-    records_in_doubt: IntGaugeVec::new("records_in_doubt", &["zone"]);
+    records_in_doubt: ZoneFaults::new("records_in_doubt", &["zone"]);
     /// NOTIFY requests for a source zone: accepted, or refused for their address; without a zone, stray ones:
     /// primaries announce zones that are not configured.
-    notify_received: IntCounterVec::new("notify_received_total", &["zone", "result"]);
+    notify_received: ZoneCounters::new("notify_received_total", &["zone", "result"]);
     /// Requests for a zone transfer, by what was asked for or sent (kind axfr, ixfr, ixfr-full for a whole zone in
     /// answer to IXFR, current for an SOA alone) and by what became of it: ok, a reason to refuse it, or slow,
     /// displaced (by others), aborted (by the client) and oversized for those that were cut.
-    xfr_served: IntCounterVec::new("xfr_served_total", &["zone", "kind", "result"]);
+    xfr_served: ZoneCounters::new("xfr_served_total", &["zone", "kind", "result"]);
     /// Signed requests that were not carried out for their signature, by reason.
     tsig_rejected: IntCounterVec::new("tsig_rejected_total", &["reason"]);
     /// Announcements of a zone to its secondaries, by what came of them: acknowledged, timeout, a response code, tsig,
     /// error.
-    notify_sent: IntCounterVec::new("notify_sent_total", &["zone", "result"]);
+    notify_sent: ZoneCounters::new("notify_sent_total", &["zone", "result"]);
     /// Serial of the zone as it is served.
     zone_serial: IntGaugeVec::new("zone_serial", &["zone"]);
     /// Serial that the primary announced last.
-    zone_primary_serial: IntGaugeVec::new("zone_primary_serial", &["zone", "primary"]);
+    zone_primary_serial: ZoneValues::new("zone_primary_serial", &["zone", "primary"]);
     /// Records in the zone.
     zone_records: IntGaugeVec::new("zone_records", &["zone"]);
     /// Records of the largest RRset of the zone or region as it is served.
@@ -142,7 +155,7 @@ families! {
     zone_refresh: IntGaugeVec::new("zone_refresh_seconds", &["zone"]);
     /// When the zone expires unless a primary answers before, Unix time.
     zone_expires: IntGaugeVec::new("zone_expires_timestamp_seconds", &["zone"]);
-    /// 1 for the state that the zone is in.
+    /// 1 for the state that the zone is in; no series for the others.
     zone_state: IntGaugeVec::new("zone_state", &["zone", "state"]);
     /// Serial of the region as it is served.
     region_serial: IntGaugeVec::new("region_serial", &["region"]);
@@ -181,11 +194,11 @@ families! {
     /// 1 for each fault of a name server that the zone or its parent lists: lame, unreachable, stale, ahead, foreign
     /// (it lists other servers), no-glue, other-glue, unresolved, alias, undelegated, and unknown for what could not
     /// be found out.
-    ns_problems: IntGaugeVec::new("ns_problems", &["zone", "server", "problem"]);
+    ns_problems: ZoneFaults::new("ns_problems", &["zone", "server", "problem"]);
     /// Addresses of name servers that were asked about the zone, and servers of its parent.
-    ns_servers: IntGaugeVec::new("ns_servers", &["zone"]);
+    ns_servers: ZoneValues::new("ns_servers", &["zone"]);
     /// When the name servers of the zone were last asked, Unix time.
-    ns_probed: IntGaugeVec::new("ns_probed_timestamp_seconds", &["zone"]);
+    ns_probed: ZoneValues::new("ns_probed_timestamp_seconds", &["zone"]);
     /// Time from taking updates to publishing them.
     publish_duration: Histogram::with_opts("publish_duration_seconds");
     /// Versions of the whole data published.
@@ -219,6 +232,31 @@ families! {
     zookeeper_reads: IntCounterVec::new("zookeeper_reads_total", &["zone"]);
     /// Sessions that broke, by reason.
     zookeeper_losses: IntCounterVec::new("zookeeper_session_losses_total", &["zone", "reason"]);
+    /// Elements of the inventory that the zone is made of, by kind: vms, accounts, networks, servers.
+    inventory_elements: IntGaugeVec::new("inventory_elements", &["zone", "kind"]);
+    /// Instances of the inventory: listed with names, undecided because something is not known of them.
+    inventory_instances: IntGaugeVec::new("inventory_instances", &["zone", "state"]);
+    /// Instances by the reason for which they are not listed or not in service.
+    inventory_reasons: IntGaugeVec::new("inventory_instances_by_reason", &["zone", "reason"]);
+    /// Labels that more than one account or instance of the inventory claims.
+    inventory_conflicts: IntGaugeVec::new("inventory_label_conflicts", &["zone"]);
+    /// Memberships in services that are held for a while although the instance reports itself down.
+    inventory_held: IntGaugeVec::new("inventory_held_memberships", &["zone"]);
+    /// Ends of memberships in services: soft by the instance's own report, hard for another reason; and of holds:
+    /// returned when it reported up again, released by an operator.
+    inventory_removals: IntCounterVec::new("inventory_removals_total", &["zone", "result"]);
+    /// When the oldest membership that is held was reported down, Unix time; 0 when none is held.
+    inventory_held_since: IntGaugeVec::new("inventory_held_since_timestamp_seconds", &["zone"]);
+    /// When the inventory was last read to its end, Unix time.
+    inventory_last_reading: IntGaugeVec::new("inventory_last_reading_timestamp_seconds", &["zone"]);
+    /// Readings of the inventory that had something new.
+    inventory_readings: IntCounterVec::new("inventory_readings_total", &["zone"]);
+    /// Readings of the inventory that have failed in a row.
+    inventory_failures: IntGaugeVec::new("inventory_failures", &["zone"]);
+    /// Readings of the inventory that failed, by reason.
+    inventory_failed_readings: IntCounterVec::new("inventory_failed_readings_total", &["zone", "reason"]);
+    /// Single elements of the inventory that cannot be read at present.
+    inventory_unreadable: IntGaugeVec::new("inventory_unreadable_elements", &["zone"]);
 }
 
 /// Description of a family, known before it has a series; `docs/metrics.md` is written from it.
@@ -380,10 +418,10 @@ impl Metrics {
 
     /// Everything in Prometheus' text format.
     pub fn render(&self) -> String {
-        self.set_gauges();
         let mut text = String::new();
-        // Two scrapes at once must not set the counters of queries under each other.
+        // Two scrapes at once must not set gauges and the counters of queries under each other.
         self.blocks.with_totals(|totals| {
+            self.set_gauges();
             self.show_queries(totals);
             // Writing into a String cannot fail, and every family is well formed.
             let _ = prometheus::TextEncoder::new().encode_utf8(&self.families.registry.gather(), &mut text);
@@ -415,6 +453,7 @@ impl Metrics {
         if zones.is_empty() {
             return;
         }
+        self.sent.forget(zones, |zone| is_gone("xfr_served_total", zone, None));
         for family in &self.families.all {
             for Desc { fq_name: name, .. } in family.desc() {
                 family.forget(&|zone, primary| zones.contains(zone) && is_gone(name, zone, primary));
@@ -480,7 +519,7 @@ mod tests {
         metrics.forget(&HashSet::from(["a.".to_owned()]), |_, _, _| true);
         let text = metrics.render();
         assert!(!text.contains("\"a.\"") && text.contains("zone=\"b.\""), "{text}");
-        metrics.transfer_success.with_label_values(&["b.", "192.0.2.1:53", "soa"]).set(1);
+        metrics.transfer_success.set(&["b.", "192.0.2.1:53", "soa"], 1);
         metrics.forget(&HashSet::from(["b.".to_owned()]), |_, _, primary| primary.is_some());
         let text = metrics.render();
         assert!(!text.contains("192.0.2.1") && text.contains("zone=\"b.\""), "{text}");

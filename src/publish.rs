@@ -265,6 +265,11 @@ impl Published {
         self.zones.get(origin)
     }
 
+    /// All zones, hidden ones among them, in no order.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.zones.values().chain(self.hidden.values())
+    }
+
     /// All zones that clients reach, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.zones.values()

@@ -2,8 +2,8 @@
 //!
 //! A set of more records than a [`Law`] allows is answered with a window of it (`docs/answers.md`), and clients get the
 //! records of the members that are the nearest to them (`docs/steering.md`). What that needs is made when the set is: where
-//! each record stands on a circle, on which members have equal places, or on a ring, on which clients have points, too;
-//! and which member gives which record. [`Selections`] holds that for the sets of one version of a zone, by owner, and
+//! each record stands on a circle, on which members have equal places, or its points on a ring, on which clients have one,
+//! too; and which member gives which record. [`Selections`] holds that for the sets of one version of a zone, by owner, and
 //! [`Orders`] which member is how near to whose clients. Transfers and everything else that looks at zones see whole
 //! sets.
 //!
@@ -12,9 +12,8 @@
 //! what of it and on the plan, never on the way there. A set that is signed is never cut, nor its clients steered.
 //!
 //! Cost: one comparison for a set with no more records than any law of the zone allows, where nobody is steered. Else a
-//! look-up, and O(records written) under `rotate`, O(records written × probes + members × log records) under `client`;
-//! `course` and `picks` have what steering costs. Nothing is allocated and nothing locked. Making one: O(records × log
-//! records).
+//! look-up, and O(records written) under `rotate`, O(records written + members × log records) under `client`; `course` and
+//! `picks` have what steering costs. Nothing is allocated and nothing locked. Making one: O(records × log records).
 
 mod circle;
 mod course;
@@ -44,8 +43,8 @@ use crate::zone::{Large, prefetch};
 use circle::Circle;
 use course::Course;
 use picks::Picks;
-use point::Probes;
-use ring::{Ring, Steps};
+use point::{Probe, seed};
+use ring::{Ring, Turned};
 use std::num::NonZeroU32;
 use steered::Steered;
 use wire::rr::{self, Set, rtype};
@@ -113,6 +112,8 @@ pub struct Selection {
     tiers: Box<[Tier]>,
     /// For clients that are not.
     steered: Option<Steered>,
+    /// True where one member gives all records.
+    is_plain: bool,
 }
 
 /// Records among which none comes first.
@@ -166,7 +167,8 @@ impl Selection {
         let records: Vec<Record> = set.with_offsets().map(record).collect();
         // Of services: weight, port and target.
         let rest = |number: u32| Box::from(set.at(records[number as usize].offset).get(2..).unwrap_or_default());
-        let steered = is_steerable.then(|| Steered::new(steering, law.pick, &records, given, rest)).flatten();
+        let seed = seed(owner);
+        let steered = is_steerable.then(|| Steered::new(seed, steering, law, &records, given, rest)).flatten();
         if cut.is_none() && steered.is_none() {
             return None;
         }
@@ -174,9 +176,36 @@ impl Selection {
         let longest = set.rdatas().map(<[u8]>::len).max().unwrap_or_default();
         let whole_bytes = set.wire_bytes();
         let window_bytes = whole_bytes.min(most as usize * (longest + rr::FIXED_BYTES));
-        let tiers = cut.map_or_else(Box::default, |most| lay_out(owner, set.rtype, &records, law.pick, most, given));
+        let tiers = cut.map_or_else(Box::default, |most| lay_out(seed, set.rtype, &records, law, most, given));
         let (kind, records, octets) = (set.rtype, set.count, set.body_bytes());
-        Some(Selection { kind, records, octets, most, whole_bytes, window_bytes, tiers, steered })
+        let mut giving = given.iter().filter(|given| !given.records.is_empty());
+        let is_of_all = |given: Option<&Given>| given.is_none_or(|given| given.records.len() == set.count as usize);
+        let is_plain = is_of_all(giving.next()) && giving.next().is_none();
+        Some(Selection { kind, records, octets, most, whole_bytes, window_bytes, tiers, steered, is_plain })
+    }
+
+    /// What this becomes where another set takes the place of the one that it was made of, one member gives all of it
+    /// and the law stays; none where it has to be made anew. O(records) at the pace of memory, no record that stays is
+    /// looked at.
+    pub fn follow(&self, owner: &[u8], before: Set<'_>, set: Set<'_>) -> Option<Selection> {
+        let ([Tier::Circle(circle)], None) = (&*self.tiers, &self.steered) else { return None };
+        if !self.is_plain || !self.is_of(before) || set.rtype != before.rtype || set.count <= self.most {
+            return None;
+        }
+        let circle = circle.follow(before, set, |rdata| point(owner, set.rtype, rdata))?;
+        let whole_bytes = set.wire_bytes();
+        let longest = set.rdatas().next().map(<[u8]>::len).unwrap_or_default();
+        Some(Selection {
+            kind: set.rtype,
+            records: set.count,
+            octets: set.body_bytes(),
+            most: self.most,
+            whole_bytes,
+            window_bytes: whole_bytes.min(self.most as usize * (longest + rr::FIXED_BYTES)),
+            tiers: [Tier::Circle(circle)].into(),
+            steered: None,
+            is_plain: true,
+        })
     }
 
     /// Asks the processor for what an answer looks at first.
@@ -225,7 +254,7 @@ impl Selection {
         }
     }
 
-    /// Returns true if the client's points, or its share, decide on the records.
+    /// Returns true if the client's point, or its share, decides on the records.
     pub fn is_by_client(&self) -> bool {
         matches!(self.tiers.first(), Some(Tier::Ring(_))) || self.steered.as_ref().is_some_and(|set| set.is_by_client())
     }
@@ -244,10 +273,12 @@ impl Selection {
         if self.tiers.is_empty() {
             return Window::Whole;
         }
-        let is_by_client = matches!(self.tiers.first(), Some(Tier::Ring(_)));
-        let probes = if is_by_client { asker.probes() } else { Probes::default() };
+        let probe = match self.tiers.first() {
+            Some(Tier::Ring(ring)) => asker.client.probe(ring.seed),
+            _ => Probe::default(),
+        };
         let (rest, left, steps) = (&*self.tiers, self.most, Walk::Fixed([].iter()));
-        Window::Cut(Cut { rest, turn: asker.turn, probes, left, steps })
+        Window::Cut(Cut { rest, turn: asker.turn, probe, left, steps })
     }
 
     /// The records of one answer, where they are quickly told.
@@ -262,11 +293,11 @@ impl Selection {
         turns
     }
 
-    /// The records of one answer, where the client's points choose among all: what the window has.
+    /// The records of one answer, where the client's point chooses among all: what the window has.
     #[inline]
     pub fn near<'s>(&'s self, asker: &Asker<'s>) -> Option<impl Iterator<Item = u32> + use<'s>> {
         match (&self.steered, &*self.tiers) {
-            (None, [Tier::Ring(ring)]) => Some(ring.steps(asker.probes(), self.most)),
+            (None, [Tier::Ring(ring)]) => Some(ring.steps(asker.client.probe(ring.seed), self.most)),
             _ => None,
         }
     }
@@ -289,7 +320,7 @@ impl Selection {
 }
 
 /// Lays out the windows of a cut set for clients that are all alike.
-fn lay_out(owner: &[u8], kind: u16, records: &[Record], pick: Pick, most: u32, given: &[Given]) -> Box<[Tier]> {
+fn lay_out(seed: u64, kind: u16, records: &[Record], law: Law, most: u32, given: &[Given]) -> Box<[Tier]> {
     let mut given: Vec<&[u32]> = given.iter().map(|given| &*given.records).collect();
     let (mut tiers, mut before_last, mut reached) = (Vec::new(), 0, 0);
     for run in records.chunk_by(|one, next| one.priority == next.priority) {
@@ -304,13 +335,11 @@ fn lay_out(owner: &[u8], kind: u16, records: &[Record], pick: Pick, most: u32, g
             here.iter().map(|number| records[*number as usize]).collect()
         };
         let given: Vec<Vec<Record>> = given.iter_mut().map(of).filter(|given| !given.is_empty()).collect();
-        tiers.push(match (pick, kind) {
+        let ring = |given: &[Vec<Record>]| Ring::new(seed, ring::spread(law), run, given);
+        tiers.push(match (law.pick, kind) {
             (Pick::Rotate, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Circle(Circle::new(run, &given)),
-            (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(Ring::new(run.to_vec(), &given)),
-            _ => {
-                let ring = Ring::new(run.to_vec(), &given);
-                Tier::Fixed(ring.steps(Probes::of_owner(&[owner]), most).collect())
-            }
+            (Pick::Client, rtype::A | rtype::AAAA | rtype::SRV) => Tier::Ring(ring(&given)),
+            _ => Tier::Fixed(ring(&given).steps(Probe::of_all(seed), most).collect()),
         });
         (before_last, reached) = (reached, end);
     }
@@ -347,7 +376,7 @@ pub struct Cut<'s> {
     /// Tiers that have not begun.
     rest: &'s [Tier],
     turn: u32,
-    probes: Probes,
+    probe: Probe,
     /// Records that tiers which have not begun may give.
     left: u32,
     steps: Walk<'s>,
@@ -355,10 +384,9 @@ pub struct Cut<'s> {
 
 /// Way through the records of one tier.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "it stands on the stack, where nothing is allocated")]
 enum Walk<'s> {
     Circle(circle::Steps<'s>),
-    Ring(Steps<'s>),
+    Ring(Turned<'s>),
     Fixed(std::slice::Iter<'s, u32>),
 }
 
@@ -382,7 +410,7 @@ impl Iterator for Cut<'_> {
             (self.rest, self.left) = (rest, self.left - taken);
             self.steps = match tier {
                 Tier::Circle(circle) => Walk::Circle(circle.steps(self.turn, taken)),
-                Tier::Ring(ring) => Walk::Ring(ring.steps(self.probes, taken)),
+                Tier::Ring(ring) => Walk::Ring(ring.steps(self.probe, taken)),
                 Tier::Fixed(offsets) => Walk::Fixed(offsets.iter()),
             };
         }
@@ -406,7 +434,7 @@ impl Iterator for Window<'_> {
 /// A record of a set.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// Its point on the ring.
+    /// The hash that its points are made of.
     point: u64,
     /// Its offset in the set.
     offset: u32,

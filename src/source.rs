@@ -7,9 +7,10 @@
 //! Invariant: what one update brings is in one publication, so that no client sees half of it.
 //!
 //! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the
-//! source that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third
-//! source is `transfer`.
+//! source that mirrors a tree of ZooKeeper's; `inventory` the one that makes zones of instances,
+//! `static_zone` that of zones which the configuration has itself. The fourth source is `transfer`.
 
+pub mod inventory;
 pub mod requests;
 pub mod shell;
 pub mod static_zone;

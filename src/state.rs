@@ -9,6 +9,7 @@
 //! FOLDER/zones/ZONE/journal.N     the steps that led to snapshot N, and those that have followed
 //! FOLDER/zones/REGION/snapshot    the contents to which a region is pinned; what is left of them once it is released
 //! FOLDER/zones/REGION/past.N      the steps of a region's history
+//! FOLDER/inventories/NAME.*       inventories of which zones are made ([`inventories`])
 //! FOLDER/zones/ZONE/*.broken      what could not be read, kept for whoever wants to know why
 //! ```
 //!
@@ -32,6 +33,7 @@ mod entry;
 mod failures;
 pub mod frame;
 mod inbox;
+pub mod inventories;
 mod ledger;
 mod past;
 mod regions;
@@ -58,7 +60,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 use writer::Writer;
@@ -67,6 +69,8 @@ use writer::Writer;
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// Longest time that the end waits for a disk that does not answer.
 const CLOSING: Duration = Duration::from_secs(10);
+/// Longest time that it waits for a disk that goes on writing: service managers give 90 s.
+const LONGEST_CLOSING: Duration = Duration::from_secs(60);
 
 /// A step of a region's history that is no longer is written at once.
 const QUICK_BYTES: usize = 1 << 20;
@@ -446,11 +450,18 @@ impl Store {
     pub fn close(&self) {
         self.closed.call_once(|| {
             self.shared.inbox.close();
-            if self.shared.inbox.wait_for_end(THREADS, CLOSING) {
-                self.shared.disk.unlock();
-            } else {
-                tracing::warn!("the disk does not answer; the last changes may not be on it");
+            let begun = Instant::now();
+            let mut left = self.shared.inbox.outstanding();
+            while !self.shared.inbox.wait_for_end(THREADS, CLOSING) {
+                // First snapshots of very many zones take longer, but each of them gets there.
+                let now = self.shared.inbox.outstanding();
+                if now >= left || begun.elapsed() > LONGEST_CLOSING {
+                    tracing::warn!(zones = now, "the disk does not answer; the last changes may not be on it");
+                    return;
+                }
+                left = now;
             }
+            self.shared.disk.unlock();
         });
     }
 

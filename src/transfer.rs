@@ -49,7 +49,7 @@ pub use progress::{Progress, Running};
 pub use queue::Turns;
 pub use status::{Activity, PrimaryStatus, RegressionStatus, SilenceStatus, Status, TransferNote};
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, TransferCounts};
 use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use crate::source::{Wake, WakeKind};
 use progress::Tally;
@@ -89,7 +89,19 @@ type Shared = shell::Shared<Primaries>;
 
 /// Begins to keep a zone up to date. Must be called within a tokio runtime.
 pub fn start(plan: ZonePlan, facilities: Facilities, common: Common) -> Handle<Primaries> {
-    Handle::start(share(plan, facilities, common))
+    start_after(TransferCounts::default(), plan, facilities, common)
+}
+
+/// Begins to keep a zone up to date in the place of a task that had received so many transfers.
+pub fn start_after(
+    received: TransferCounts,
+    plan: ZonePlan,
+    facilities: Facilities,
+    common: Common,
+) -> Handle<Primaries> {
+    let shared = share(plan, facilities, common);
+    shared.status().received = received;
+    Handle::start(shared)
 }
 
 /// Makes the state of a task that has not begun, shared with its handle.

@@ -15,6 +15,7 @@
 mod apex;
 mod apply;
 mod aside;
+mod block;
 mod builder;
 mod byte_reader;
 mod canonical;
@@ -42,9 +43,10 @@ mod unite;
 
 pub use apex::{SoaFields, apex_rrsets};
 pub use aside::{Aside, AsideRecord};
+pub use block::{Block, OpenBlock, Record};
 pub use builder::Builder;
 pub use byte_reader::ByteReader;
-pub use delta::{Block, Delta, DeltaError, Record};
+pub use delta::{Delta, DeltaError, OpenDelta};
 pub use doubt::{Mixed, Removal, Vetoes};
 pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};

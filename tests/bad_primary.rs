@@ -134,7 +134,14 @@ impl Secondary {
     }
 
     fn held(&self) -> bool {
-        self.metrics.transfer_held.with_label_values(&["z.example."]).get() == 1
+        self.metric("aggregator_transfer_held{zone=\"z.example.\"}") == Some(1)
+    }
+
+    /// The value of a series of a scrape, if it is there.
+    fn metric(&self, series: &str) -> Option<u32> {
+        let text = self.metrics.render();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        Some(value.parse().expect("a whole number"))
     }
 }
 

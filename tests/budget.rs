@@ -120,7 +120,7 @@ fn a_zone_that_swells_is_refused_in_its_middle_and_its_copy_is_served() {
     wait_for_serial(&daemon, "big.example", 7);
     wait_until("all is given back", PATIENCE, || (accounted(&daemon) < MIB).then_some(()));
     let series = "memory_refused{zone=\"big.example.\"}";
-    wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
+    wait_until("it is told", PATIENCE, || metric(&daemon, series).is_none().then_some(()));
     let overview = daemon.verb(&["status"]).stdout;
     assert!(overview.lines().any(|line| line.starts_with("memory ") && line.ends_with(" of 64.00 MiB")), "{overview}");
 }
@@ -222,7 +222,7 @@ fn differences_without_room_are_asked_for_again_and_the_whole_zone_only_once() {
     wait_for_serial(&daemon, "big.example", 3);
     assert_eq!(primary.wholes(), wholes + 1);
     let series = "memory_refused{zone=\"big.example.\"}";
-    wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
+    wait_until("it is told", PATIENCE, || metric(&daemon, series).is_none().then_some(()));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_tree_that_outgrows_the_budget_keeps_its_zones_until_it_fits() {
     nodes.create(&format!("{}/web/new", site::ROOT), &site::host(site::address(70)));
     wait_until("it is taken again", PATIENCE, || (resolver.addresses("new.web") == [site::address(70)]).then_some(()));
     site::wait_session(&daemon, "live");
-    wait_until("it is told", PATIENCE, || (metric(&daemon, &refused) == Some(0)).then_some(()));
+    wait_until("it is told", PATIENCE, || metric(&daemon, &refused).is_none().then_some(()));
     wait_until("all is given back", PATIENCE, || (accounted(&daemon) < MIB).then_some(()));
     assert_eq!(memory_told(&daemon)["refused"], serde_json::json!([]));
 }
@@ -337,7 +337,7 @@ fn differences_get_through_a_full_budget_as_long_as_the_zone_does_not_grow() {
     wait_for_refusal(&daemon, zone);
     primary.set(zone, changes(6, 301, 0));
     wait_for_serial(&daemon, zone, 6);
-    wait_until("it is told", PATIENCE, || (metric(&daemon, refused) == Some(0)).then_some(()));
+    wait_until("it is told", PATIENCE, || metric(&daemon, refused).is_none().then_some(()));
     assert_eq!(primary.wholes(), wholes);
 }
 
@@ -377,7 +377,7 @@ fn events_get_through_a_full_budget_as_long_as_the_tree_does_not_grow() {
         nodes.delete_all([path(left)].iter().map(String::as_str));
         wait_until("the address goes", PATIENCE, || (resolver.addresses("web").len() == left).then_some(()));
     }
-    assert_eq!([&losses, &refused].map(|series| metric(&daemon, series)), [Some(0); 2]);
+    assert_eq!([&losses, &refused].map(|series| metric(&daemon, series)), [Some(0), None]);
     assert_eq!(metric(&daemon, &reads), read, "no whole tree was read");
     // Growth is refused, and stays so.
     let more: Vec<_> =
@@ -389,7 +389,7 @@ fn events_get_through_a_full_budget_as_long_as_the_tree_does_not_grow() {
     nodes.delete_all(more.iter().map(|(path, _)| &path[..]));
     nodes.delete_all([path(14)].iter().map(String::as_str));
     wait_until("it fits again", PATIENCE, || (resolver.addresses("web").len() == 14).then_some(()));
-    wait_until("it is told", PATIENCE, || (metric(&daemon, &refused) == Some(0)).then_some(()));
+    wait_until("it is told", PATIENCE, || metric(&daemon, &refused).is_none().then_some(()));
 }
 
 /// The budget accounts for as much memory as a zone really takes, for zones of every kind.
@@ -421,7 +421,11 @@ fn what_is_accounted_is_what_is_resident() {
             let zones = metric(&daemon, "memory_accounted_bytes{part=\"zones\"}")?;
             (zones > MIB && accounted(&daemon) == zones).then_some(zones)
         });
-        let resident = memory_of(daemon.id(), "VmRSS").saturating_sub(without);
+        // What the allocator keeps, and the threads that have worked now, do not grow with the zone.
+        let resident = wait_until("what the transfer needed is given back", PATIENCE, || {
+            let resident = memory_of(daemon.id(), "VmRSS").saturating_sub(without);
+            (resident < zones * 3 / 2 + 8 * MIB).then_some(resident)
+        });
         let highest = memory_of(daemon.id(), "VmHWM").saturating_sub(without);
         let share = |octets: u64| octets as f64 / zones as f64;
         println!(
@@ -432,8 +436,7 @@ fn what_is_accounted_is_what_is_resident() {
             highest as f64 / MIB as f64,
             share(highest)
         );
-        // What the allocator keeps, and the threads that have worked now, do not grow with the zone.
-        assert!(2 * resident > zones && resident < zones * 3 / 2 + 8 * MIB, "{name}: {}", share(resident));
+        assert!(2 * resident > zones, "{name}: {}", share(resident));
         // Empty non-terminals are there twice while they are made, and counted so.
         assert!(highest < 3 * zones + 8 * MIB, "{name}: {}", share(highest));
     }

@@ -257,8 +257,8 @@ struct Counts {
 impl Counts {
     /// Counts the transfers from primaries.
     fn received(scene: &Scene, zone: &str) -> Counts {
-        let count = |kind| scene.sum("aggregator_transfer_duration_seconds_count", &[("zone", zone), ("kind", kind)]);
-        Counts { differences: count("ixfr"), wholes: count("axfr") }
+        let (differences, wholes) = scene.daemon.received(zone);
+        Counts { differences, wholes }
     }
 
     /// Counts the transfers to secondaries, without those of the test itself.

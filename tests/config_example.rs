@@ -50,6 +50,11 @@ fn the_example_shows_every_key() {
             "a member of [zones.\"NAME\"]" => example["zones"]["100.51.198.in-addr.arpa"]["members"].get(0),
             "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
             "[zones.\"NAME\"] tls" => example["zones"]["emy-10.example.com"].get("tls"),
+            "[zones.\"NAME\"] with inventory" => example["zones"].get("us-central.cns.example.com"),
+            "[inventories.NAME]" => example["inventories"].get("us-central"),
+            "[inventories.NAME] with url" => example["inventories"].get("us-south"),
+            "[inventories.NAME] with triton" => example["inventories"].get("us-north"),
+            "[inventories.NAME.triton]" => example["inventories"]["us-north"].get("triton"),
             "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
             "[[zones.\"NAME\".openstack]]" => example["zones"]["mystack.example.com"]["openstack"].get(0),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
@@ -89,6 +94,12 @@ fn the_defaults_of_the_schema_are_true() {
     let united = "[zones.\"e.example\"]\n";
     let member = "[[zones.\"e.example\".members]]\nid = \"m\"\nprimaries = \"192.0.2.1\"\n";
     let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
+    let made = "[zones.\"f.example\"]\ninventory = \"f\"\n";
+    let file = "[inventories.f]\nfile = \"f.toml\"\n";
+    let fetched = "[zones.\"g.example\"]\ninventory = \"g\"\n[inventories.g]\nurl = \"http://192.0.2.1/\"\n";
+    let followed = "[zones.\"h.example\"]\ninventory = \"h\"\n[inventories.h]\n";
+    let url = "\"http://192.0.2.1/\"";
+    let triton = format!("[inventories.h.triton]\nvmapi = {url}\ncnapi = {url}\nnapi = {url}\naccounts = \"a.toml\"\n");
     let own = "[zones.\"d.example\"]\nservices = \"\"\n";
     let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
     let mut spelled = ZONE.to_string();
@@ -101,6 +112,11 @@ fn the_defaults_of_the_schema_are_true() {
             "[zones.\"NAME\"] with members" => united,
             "a member of [zones.\"NAME\"]" => member,
             "[zones.\"NAME\"] with zookeeper" => tree,
+            "[zones.\"NAME\"] with inventory" => made,
+            "[inventories.NAME]" => file,
+            "[inventories.NAME] with url" => fetched,
+            "[inventories.NAME] with triton" => followed,
+            "[inventories.NAME.triton]" => &triton,
             "[zones.\"NAME\"] with services" => own,
             "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
@@ -119,11 +135,13 @@ fn the_defaults_of_the_schema_are_true() {
     }
     assert!(count > 30, "{count} defaults");
     let (plain, spelled) = (
-        parse(&format!("{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{own}{service}")),
+        parse(&format!(
+            "{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{own}{service}"
+        )),
         parse(&spelled),
     );
     assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
-    assert_eq!(plain.services, spelled.services);
+    assert_eq!((plain.services, plain.inventories), (spelled.services, spelled.inventories));
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((plain.control, plain.log, plain.history), (spelled.control, spelled.log, spelled.history));
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));

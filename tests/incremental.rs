@@ -147,13 +147,8 @@ impl Pair {
     }
 
     /// Returns the number of incremental and of full transfers.
-    fn brought(&self) -> (u32, u32) {
-        let metrics = self.daemon.metrics();
-        let count = |kind: &str| {
-            let wanted = format!("aggregator_transfer_duration_seconds_count{{kind=\"{kind}\",zone=\"{ZONE}\"}} ");
-            metrics.lines().find_map(|line| line.strip_prefix(&wanted)).map_or(0, |number| number.parse().unwrap())
-        };
-        (count("ixfr"), count("axfr"))
+    fn brought(&self) -> (u64, u64) {
+        self.daemon.received(ZONE)
     }
 
     /// The reasons of failed attempts.

@@ -49,9 +49,14 @@ fn check(program: &str, arguments: &[&Path]) {
 
 #[test]
 fn our_own_configurations_load() {
-    for (document, count) in
-        [(README, 2), (SECONDARIES, 1), ("docs/zookeeper.md", 1), ("docs/state.md", 1), ("docs/binder.md", 1)]
-    {
+    for (document, count) in [
+        (README, 2),
+        (SECONDARIES, 1),
+        ("docs/zookeeper.md", 1),
+        ("docs/state.md", 1),
+        ("docs/binder.md", 1),
+        ("docs/inventory.md", 2),
+    ] {
         let whole = blocks(document, "toml");
         assert_eq!(whole.len(), count, "{document}: {whole:?}");
         for text in &whole {

@@ -79,8 +79,10 @@ Written from the program's registry by `make docs`; a test compares both. `http:
 ([`[metrics]`](configuration.md#metrics)); [deploy/prometheus](../deploy/prometheus) has rules and alerts made of them, with a
 runbook for each alert in [runbooks.md](runbooks.md), and [deploy/grafana](../deploy/grafana) a dashboard.
 
-Names of zones and regions end with a dot. A family without a series has not met its occasion yet. A histogram has the series
-`_bucket`, `_sum` and `_count`.
+Names of zones and regions end with a dot. A family without a series has not met its occasion yet: events of a zone are there from the
+first on, and faults while they last. In a family with a label `zone`, at most 200 zones have series of their own, those with a fault
+first; the rest is summed under the zone `other`, or has none where a sum says nothing (serials, times). `status` has all zones. A
+histogram has the series `_bucket`, `_sum` and `_count`.
 ";
 
 /// A line of the reference.
@@ -109,5 +111,5 @@ fn a_scrape_shows_nothing_that_is_not_in_the_list() {
         assert_eq!(family.map(|family| family.kind), Some(kind), "{name}");
     }
     assert!(page.contains("aggregator_started_timestamp_seconds "), "{page}");
-    assert!(metrics.families().iter().any(|family| family.kind == "histogram" && family.labels == ["zone", "kind"]));
+    assert!(metrics.families().iter().any(|family| family.kind == "histogram" && family.labels == ["kind"]));
 }

@@ -70,10 +70,10 @@ fn what_is_registered_is_served_and_changes_are_seen() {
         (format!("zookeeper_session{{state=\"disconnected\",zone=\"{ZONE}\"}}"), 0.0),
         (format!("zookeeper_nodes{{zone=\"{ZONE}\"}}"), 7.0),
         (format!("zookeeper_broken_payloads{{zone=\"{ZONE}\"}}"), 0.0),
-        (format!("transfer_held{{zone=\"{ZONE}\"}}"), 0.0),
     ] {
         assert_eq!(metric(&daemon, &series), Some(value), "{series}");
     }
+    assert_eq!(metric(&daemon, &format!("transfer_held{{zone=\"{ZONE}\"}}")), None, "there is no fault");
     assert!(metric(&daemon, &format!("zookeeper_events_total{{zone=\"{ZONE}\"}}")) > Some(5.0));
     let refreshed = daemon.verb(&["refresh", ZONE]);
     assert!(refreshed.code == 0 && refreshed.stdout.contains("7 nodes"), "{refreshed:?}");

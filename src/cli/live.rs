@@ -111,6 +111,10 @@ fn expected(config: &Config, zone: &Name) -> (Option<Vec<Name>>, Vec<SocketAddr>
         };
     } else if let Some(tree) = config.trees.iter().find(|tree| tree.zone() == zone) {
         wanted = Some(tree.zones.ns.clone());
+    } else if let Some(made) =
+        config.inventories.iter().flat_map(|plan| &plan.forward).find(|made| made.origin == *zone)
+    {
+        wanted = Some(made.apex.ns.clone());
     } else if let Some(plan) = config.zones.iter().find(|plan| plan.zone == *zone) {
         primaries.extend(plan.primaries.iter().map(|primary| primary.address));
     }

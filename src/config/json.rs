@@ -10,6 +10,7 @@ use crate::config::steering_plan::{add_steering, describe_clients, describe_stee
 use crate::config::{Config, LogFormat};
 use crate::merge::{AddressPlan, AddressRules, Drain, NsPolicy, RegionPlan};
 use crate::select::Law;
+use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -57,6 +58,7 @@ pub fn describe_plan(config: &Config) -> Value {
         },
         "zones": config.zones.iter().map(|zone| describe_zone(config, zone)).collect::<Vec<_>>(),
         "trees": config.trees.iter().map(|tree| describe_tree(config, tree)).collect::<Vec<_>>(),
+        "inventories": config.inventories.iter().map(|plan| describe_inventory(config, plan)).collect::<Vec<_>>(),
         "services": config.services.iter().map(|own| describe_services(config, own)).collect::<Vec<_>>(),
         "aggregations": config.regions.iter().map(|region| describe_region(config, region)).collect::<Vec<_>>(),
         "clients": describe_clients(config),
@@ -144,6 +146,48 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
         "confirm_after": seconds(tree.confirm_after),
         "answers": describe_answers(config, tree.zone()),
         "secondaries": describe_secondaries(config, tree.zone()),
+    })
+}
+
+/// Describes one inventory and its zones.
+fn describe_inventory(config: &Config, plan: &InventoryPlan) -> Value {
+    let rules = &plan.rules;
+    let zones = plan.forward.iter().map(|zone| {
+        let (apex, soa) = (&zone.apex, &zone.apex.soa);
+        json!({
+            "zone": zone.origin,
+            "networks": zone.networks,
+            "ns": apex.ns,
+            "ns_ttl": apex.ns_ttl,
+            "mname": soa.mname,
+            "rname": soa.rname,
+            "soa_ttl": soa.ttl,
+            "answers": describe_answers(config, &zone.origin),
+            "secondaries": describe_secondaries(config, &zone.origin),
+        })
+    });
+    let (some, of) = rules.damping.max_removed;
+    json!({
+        "inventory": plan.name,
+        plan.feeder.kind(): plan.feeder.to_string(),
+        "use_login": rules.use_login,
+        "use_alias": rules.use_alias,
+        "missing_status": if rules.missing_is_up { "up" } else { "down" },
+        "cn_down_after": seconds(rules.cn_down_after),
+        "damping": {
+            "max_removed": format!("{some}/{of}"),
+            "window": seconds(rules.damping.window),
+            "last": seconds(rules.damping.last),
+        },
+        "cmon": rules.cmon,
+        "operator_logins": rules.operator_logins,
+        "srv_weights": rules.srv_weights,
+        "ttl": rules.ttl,
+        "reverse": plan.reverse.iter().map(|zone| json!({ "prefix": zone.prefix.to_string(), "zone": zone.origin })).collect::<Vec<_>>(),
+        "serve_stale": seconds(plan.serve_stale),
+        "shrink_share": plan.shrink_share,
+        "confirm_after": seconds(plan.confirm_after),
+        "zones": zones.collect::<Vec<_>>(),
     })
 }
 

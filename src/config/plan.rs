@@ -10,6 +10,7 @@ use crate::merge::{
     AddressPlan, AddressRules, DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan,
 };
 use crate::select::{Law, Pick, Treatment};
+use crate::source::inventory::plan::{InventoryPlan, MadeZone};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -37,6 +38,13 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     for tree in &config.trees {
         write_tree(tree, out)?;
         write_service(config, tree.zone(), out)?;
+    }
+    for inventory in &config.inventories {
+        write_inventory(inventory, out)?;
+        for zone in &inventory.forward {
+            write_made(zone, out)?;
+            write_service(config, &zone.origin, out)?;
+        }
     }
     for own in &config.services {
         write_services(own, out)?;
@@ -102,17 +110,21 @@ fn write_section<T, W: Write>(
 fn totals(config: &Config) -> String {
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let trees = config.trees.iter().flat_map(TreePlan::all_zones).count();
+    let made = config.inventories.iter().flat_map(InventoryPlan::zones).count();
     let (zones, own, regions) = (config.zones.len(), config.services.len(), config.regions.len());
     let mut line = counted(zones, "DC zone");
     if trees > 0 {
         line += &format!(", {} from ZooKeeper", counted(trees, "zone"));
+    }
+    if made > 0 {
+        line += &format!(", {} of inventories", counted(made, "zone"));
     }
     if own > 0 {
         line += &format!(", {} of our own", counted(own, "zone"));
     }
     line += &format!(", {}", counted(regions, "region"));
     line += if config.catalog.is_some() { ", 1 catalog" } else { "" };
-    let all = zones + trees + own + regions + usize::from(config.catalog.is_some());
+    let all = zones + trees + made + own + regions + usize::from(config.catalog.is_some());
     line += &format!(", {}", counted(all, "zone"));
     if !config.warnings.is_empty() {
         line += &format!(", {}", counted(config.warnings.len(), "warning"));
@@ -187,6 +199,33 @@ fn write_tree(tree: &TreePlan, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "    unknown names are refused, as Binder does")?;
     }
     writeln!(out, "    served for {} without a session", format_duration(tree.serve_stale))
+}
+
+/// Writes one inventory, whose zones follow.
+fn write_inventory(plan: &InventoryPlan, out: &mut impl Write) -> fmt::Result {
+    let (feeder, rules) = (&plan.feeder, &plan.rules);
+    writeln!(out, "  inventory {}: {} {feeder}", plan.name, feeder.kind())?;
+    let names = |is_used: bool, what: &str| format!("{what} {}", if is_used { "in names" } else { "in no name" });
+    let up = if rules.missing_is_up { "up" } else { "down" };
+    let (logins, aliases) = (names(rules.use_login, "logins"), names(rules.use_alias, "aliases"));
+    writeln!(out, "    {logins}, {aliases}, without a status {up}")?;
+    let (some, of) = rules.damping.max_removed;
+    let [window, last] = [rules.damping.window, rules.damping.last].map(format_duration);
+    writeln!(out, "    damping: {some}/{of} within {window}, the last after {last}")?;
+    if !plan.reverse.is_empty() {
+        let prefixes: Vec<_> = plan.reverse.iter().map(|zone| zone.prefix).collect();
+        writeln!(out, "    reverse zones of {}", join(&prefixes))?;
+    }
+    writeln!(out, "    served for {} without a good reading", format_duration(plan.serve_stale))
+}
+
+/// Writes one zone that is made of an inventory.
+fn write_made(zone: &MadeZone, out: &mut impl Write) -> fmt::Result {
+    let apex = &zone.apex;
+    writeln!(out, "  {}", zone.origin)?;
+    writeln!(out, "    networks {}", join(&zone.networks))?;
+    writeln!(out, "    name servers {}, TTL {}", join(&apex.ns), apex.ns_ttl)?;
+    writeln!(out, "    SOA primary {}, contact {}, TTL {}", apex.soa.mname, apex.soa.rname, apex.soa.ttl)
 }
 
 /// Writes one zone of our own.

@@ -236,7 +236,7 @@ impl Context<'_> {
         plan.exclude = exclude.unwrap_or_default();
         let addresses = read_addresses(reader, fields, place);
         plan.addresses.all = addresses.rules.clone();
-        plan.damping = fields.read(reader, "damping", |r, _, node| self.read_damping(r, node));
+        plan.damping = fields.read(reader, "damping", |r, _, node| read_damping(r, node, place));
         if let Some(entry) = fields.landed("ns") {
             self.expect_reachable_ns(reader, plan, &entry.node);
         }
@@ -348,18 +348,6 @@ impl Context<'_> {
 
     //--- Details ---
 
-    /// Reads `damping`.
-    fn read_damping(&self, reader: &mut Reader<'_>, node: &Node) -> Option<DampingPlan> {
-        let mut plan = DampingPlan { max_removed: (0, 1), window: Duration::ZERO, last: Duration::ZERO };
-        let fields = DAMPING.read(reader, node, &format!("damping of {}", self.place()), &mut plan)?;
-        if plan.last < plan.window {
-            let at = fields.entry("last").or(fields.entry("window")).map_or(node.at, |entry| entry.node.at);
-            let (last, window) = (format_duration(plan.last), format_duration(plan.window));
-            reader.error(at, format!("\"last\" {last} is below \"window\" {window}; raise the one or lower the other"));
-        }
-        Some(plan)
-    }
-
     /// Reads one owner pattern.
     fn read_pattern(&self, reader: &mut Reader<'_>, key: &str, node: &Node, members: &[Name]) -> Option<OwnerPattern> {
         let text = reader.text(key, node, "an owner name such as \"cloudapi\" or \"*.cmon\"")?;
@@ -420,6 +408,25 @@ fn read_ns(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<NsPolicy> 
     }
     let twice = |name: &Name| format!("\"{key}\" lists {name} twice; remove one");
     Some(NsPolicy::Listed(reader.distinct(key, items, Reader::name, Name::eq, twice)))
+}
+
+/// Reads `damping` of a region or an inventory.
+pub fn read_damping(reader: &mut Reader<'_>, node: &Node, place: &str) -> Option<DampingPlan> {
+    let mut plan = DampingPlan { max_removed: (0, 1), window: Duration::ZERO, last: Duration::ZERO };
+    let fields = DAMPING.read(reader, node, &format!("damping of {place}"), &mut plan)?;
+    if plan.last < plan.window {
+        let at = fields.entry("last").or(fields.entry("window")).map_or(node.at, |entry| entry.node.at);
+        let (last, window) = (format_duration(plan.last), format_duration(plan.window));
+        reader.error(at, format!("\"last\" {last} is below \"window\" {window}; raise the one or lower the other"));
+    }
+    Some(plan)
+}
+
+/// Returns the damping of an inventory that says nothing of it.
+pub fn default_damping() -> DampingPlan {
+    let mut plan = DampingPlan { max_removed: (0, 1), window: Duration::ZERO, last: Duration::ZERO };
+    DAMPING.set_defaults(&mut plan);
+    plan
 }
 
 /// Reads a fraction such as `1/3`, above zero and at most one.

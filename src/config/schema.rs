@@ -6,6 +6,7 @@ use crate::config::addresses::ADDRESSES;
 use crate::config::answers::{ANSWERS, NAMES, OWN};
 use crate::config::clients::LIST;
 use crate::config::drains::DRAIN;
+use crate::config::inventories::{FETCHED, FOLLOWED, INVENTORY, MADE};
 use crate::config::keys::KEY;
 use crate::config::primaries::{PRIMARY, ZONE};
 use crate::config::probe::PROBE;
@@ -16,6 +17,7 @@ use crate::config::static_zones::{OPENSTACK, SERVICES};
 use crate::config::steering::{OWN_STEERING, STEERING};
 use crate::config::transfer::TRANSFER;
 use crate::config::trees::{TREE, TREE_TLS};
+use crate::config::triton::TRITON;
 use crate::config::united::{UNITED, UNITED_MEMBER};
 use settings::schema::{Key, Table, TableText, key};
 
@@ -27,6 +29,7 @@ pub static ROOT: Table<()> = Table {
         section("server", "this server and its listeners"),
         section("keys", "TSIG keys"),
         section("zones", "the zones to transfer and their primaries"),
+        section("inventories", "the instances of datacenters, of which zones are made"),
         section("aggregations", "the region zones and their members"),
         section("clients", "the zones whose clients are known, and the prefixes of their addresses"),
         section("answers", "how much of a large set one answer from a region has"),
@@ -47,7 +50,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 32] {
+pub fn tables() -> [TableText; 37] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -58,6 +61,11 @@ pub fn tables() -> [TableText; 32] {
         UNITED_MEMBER.describe(),
         TREE.describe(),
         TREE_TLS.describe(),
+        INVENTORY.describe(),
+        FETCHED.describe(),
+        FOLLOWED.describe(),
+        TRITON.describe(),
+        MADE.describe(),
         SERVICES.describe(),
         OPENSTACK.describe(),
         PRIMARY.describe(),

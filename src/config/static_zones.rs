@@ -91,7 +91,7 @@ impl Apex for StaticZonePlan {
 
 /// Returns true if a table of `[zones]` has its records itself, also if the key is misspelt.
 pub fn is_services(entry: &Entry) -> bool {
-    is_marked(entry, &MARKS, &["primaries", "zookeeper"])
+    is_marked(entry, &MARKS, &["primaries", "zookeeper", "inventory"])
 }
 
 /// Reads the table of one zone.

@@ -112,7 +112,7 @@ impl Apex for TreePlan {
 
 /// Returns true if a table of `[zones]` stands for a tree, also if the key is misspelt.
 pub fn is_tree(entry: &Entry) -> bool {
-    is_marked(entry, &[MARK], &["primaries"])
+    is_marked(entry, &[MARK], &["primaries", "inventory"])
 }
 
 /// A tree whose reverse zones are not judged yet.
@@ -316,7 +316,7 @@ fn read_reverse_zone(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<
 }
 
 /// The reverse zone of a prefix that ends with a label.
-fn reverse_of(reader: &mut Reader<'_>, node: &Node, prefix: Prefix) -> Option<Name> {
+pub fn reverse_of(reader: &mut Reader<'_>, node: &Node, prefix: Prefix) -> Option<Name> {
     let text = prefix.to_string();
     let (address, length) = text.split_once('/').unwrap_or((&text, ""));
     let address: IpAddr = address.parse().ok()?;

@@ -1,5 +1,5 @@
 //! The section `[zones]`. Zones from primaries are read in `primaries`, zones with members in `united`, those that come from
-//! ZooKeeper in `trees`, and those that are written in the file itself in `static_zones`.
+//! ZooKeeper in `trees`, those that are made of inventories in `inventories`, and those that are written in the file itself in `static_zones`.
 //!
 //! Invariant: no zone is planned twice, whatever the case and final dot of its name.
 //!
@@ -7,11 +7,13 @@
 //!
 //! RFCs: 4343 (case of names).
 
+use crate::config::inventories::{is_made, read_inventories};
 use crate::config::names::{Declared, read_names, unquoted_names};
 use crate::config::primaries::{ZONE, read_zone};
 use crate::config::sections::Sections;
 use crate::config::static_zones::{is_services, read_services};
 use crate::config::trees::{is_tree, read_tree};
+use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::transfer::ZonePlan;
@@ -27,14 +29,16 @@ pub struct ZonesSection<'n> {
     /// Zones of which several primaries have parts, still to be read.
     pub united: Vec<(Name, &'n Entry)>,
     pub trees: Vec<TreePlan>,
+    pub inventories: Vec<InventoryPlan>,
     pub services: Vec<StaticZonePlan>,
     pub declared: Declared,
 }
 
-/// Reads `[zones]` in file order: zones from primaries, those from ZooKeeper, and our own.
+/// Reads `[zones]` in file order: zones from primaries, those from ZooKeeper and inventories, and our own.
 pub fn read_zones<'n>(reader: &mut Reader<'_>, root: &Fields<'n>, sections: &mut Sections<'_>) -> ZonesSection<'n> {
     let mut found = ZonesSection::default();
     let mut drafts = Vec::new();
+    let mut inventories = read_inventories(reader, root, sections);
     root.need(reader, "zones", 0, format!("no zones; {NO_ZONES_ADVICE}"));
     let Some(section) = root.entry("zones") else { return found };
     let Value::Table(entries) = &section.node.value else {
@@ -44,7 +48,7 @@ pub fn read_zones<'n>(reader: &mut Reader<'_>, root: &Fields<'n>, sections: &mut
     if entries.is_empty() {
         reader.error(section.key_at, format!("[zones] is empty; {NO_ZONES_ADVICE}"));
     }
-    let is_other = |entry: &Entry| is_tree(entry) || is_services(entry) || is_united(entry);
+    let is_other = |entry: &Entry| is_tree(entry) || is_made(entry) || is_services(entry) || is_united(entry);
     let split = |entry: &Entry| unquoted_names(entry, &ZONE).filter(|_| !is_other(entry));
     let (named, unquoted) = read_names(reader, entries, "zone", split);
     found.declared = unquoted.into_iter().collect();
@@ -52,6 +56,8 @@ pub fn read_zones<'n>(reader: &mut Reader<'_>, root: &Fields<'n>, sections: &mut
         found.declared.insert(zone.clone(), entry.key_at);
         if is_tree(entry) {
             drafts.extend(read_tree(reader, zone, entry, sections));
+        } else if is_made(entry) {
+            inventories.read_zone(reader, zone, entry, sections);
         } else if is_united(entry) {
             found.united.push((zone, entry));
         } else if is_services(entry) {
@@ -65,6 +71,7 @@ pub fn read_zones<'n>(reader: &mut Reader<'_>, root: &Fields<'n>, sections: &mut
         let tree = draft.admit(reader, &mut found.declared, &found.trees, &mut sections.secondaries);
         found.trees.extend(tree);
     }
+    found.inventories = inventories.admit(reader, &mut found.declared, sections);
     found
 }
 

@@ -20,6 +20,8 @@ const ALWAYS: usize = 96;
 const PER_LISTENER: usize = 4;
 /// Descriptors for each tree of ZooKeeper's: a session and its successors.
 const PER_TREE: usize = 4;
+/// Descriptors for each inventory: its file or its connections, and the files of its state.
+const PER_INVENTORY: usize = 32;
 /// Least share of all descriptors that is left to connections of clients: one in so many.
 const LEAST_SHARE: usize = 4;
 
@@ -107,7 +109,8 @@ impl Descriptors {
         let transfers = zones(at_once).min(self.0 / LEAST_SHARE);
         let polls = (SOCKETS_PER_POLL * zones(polls_at_once(primaries))).min(self.0 / LEAST_SHARE);
         let doubts = primaries.saturating_mul(DOUBT_SOCKETS_EACH).min(self.0 / LEAST_SHARE);
-        ALWAYS + listeners + clients + transfers + polls + doubts + PER_TREE * config.trees.len()
+        let inventories = PER_INVENTORY * config.inventories.len();
+        ALWAYS + listeners + clients + transfers + polls + doubts + inventories + PER_TREE * config.trees.len()
     }
 }
 

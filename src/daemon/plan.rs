@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::keeper::{self, Plan, PlanChanges};
 use crate::publish::{Identity, Published};
 use crate::serve::notify::Announcers;
+use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer;
 use std::net::IpAddr;
@@ -68,6 +69,7 @@ pub async fn publish_plan(
         answers: config.answers.iter().map(|(zone, plan)| (zone.clone(), Arc::new(plan.clone()))).collect(),
         clients: config.clients.clone(),
         refusing: refusing.cloned().collect(),
+        made: config.inventories.iter().flat_map(InventoryPlan::zones).cloned().collect(),
         hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
         history: config.history,
         memory: Some(config.memory.unwrap_or_else(budget::host::default_budget)),

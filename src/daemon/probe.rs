@@ -278,13 +278,13 @@ impl Round {
         let (metrics, zone) = (&self.metrics, check.zone.to_string());
         let asked = unix_seconds(SystemTime::now());
         let addresses = check.servers.iter().filter(|server| server.address.is_some()).count();
-        metrics.ns_servers.with_label_values(&[&zone]).set(i64::try_from(addresses).unwrap_or(i64::MAX));
-        metrics.ns_probed.with_label_values(&[&zone]).set(asked);
+        metrics.ns_servers.set(&[&zone], i64::try_from(addresses).unwrap_or(i64::MAX));
+        metrics.ns_probed.set(&[&zone], asked);
         let before = memory.report.as_ref().map(|report| faults(&report.check)).unwrap_or_default();
         let now = faults(&check);
         for (server, finding) in check.findings() {
             let (server, problem) = (server.label(), finding.problem);
-            metrics.ns_problems.with_label_values(&[&zone[..], &server, problem.label()]).set(1);
+            metrics.ns_problems.set(&[&zone[..], &server, problem.label()], 1);
             if before.contains(&(server.clone(), problem)) {
                 continue;
             }
@@ -296,8 +296,7 @@ impl Round {
         }
         // What stays is never without its series, so that alerts on it wait on.
         for (server, problem) in before.iter().filter(|fault| !now.contains(fault)) {
-            // One that is gone already is as good as removed.
-            let _ = metrics.ns_problems.remove_label_values(&[&zone[..], server, problem.label()]);
+            metrics.ns_problems.set(&[&zone[..], server, problem.label()], 0);
         }
         if now.is_empty() && !before.is_empty() {
             tracing::info!(zone, "name servers have no fault any more");

@@ -2,15 +2,17 @@
 //!
 //! A kind of source has its variant in [`Source`], [`SourcePlan`] and [`SourceStatus`]; the map knows no kinds.
 //!
-//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share
-//! one; a source whose plan has changed is gone before its successor begins.
+//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree or
+//! inventory share one; a source whose plan has changed is gone before its successor begins.
 //!
 //! Cost: O(zones).
 
 use crate::config::Config;
 use crate::keeper::{self, Lifetime};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, TransferCounts};
 use crate::publish::{Published, Publisher};
+use crate::source::inventory::depot::Depot;
+use crate::source::inventory::{self, InventoryPlan, InventoryStatus, Mirrored};
 use crate::source::shell::{Facilities, Handle};
 use crate::source::static_zone::{self, Configured, StaticZoneStatus};
 use crate::source::zookeeper::roots::Roots;
@@ -26,6 +28,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use wire::name::Name;
@@ -36,6 +39,8 @@ pub enum Source {
     Primaries(Arc<Handle<Primaries>>),
     /// The forward zone of the tree, or one of its reverse zones.
     Tree(Arc<Handle<MirroredTree>>),
+    /// A forward zone or reverse zone of the inventory.
+    Inventory(Arc<Handle<Mirrored>>),
     /// The configuration itself.
     Services(Arc<Handle<Configured>>),
 }
@@ -46,6 +51,7 @@ impl Source {
         match self {
             Source::Primaries(source) => source.wake(wake),
             Source::Tree(source) => source.wake(wake),
+            Source::Inventory(source) => source.wake(wake),
             Source::Services(source) => source.wake(wake),
         }
     }
@@ -55,7 +61,7 @@ impl Source {
         match self {
             Source::Primaries(source) => source.announce(peer),
             // Nobody may announce the others.
-            Source::Tree(_) | Source::Services(_) => {}
+            Source::Tree(_) | Source::Inventory(_) | Source::Services(_) => {}
         }
     }
 
@@ -64,6 +70,7 @@ impl Source {
         match self {
             Source::Primaries(source) => SourceStatus::Primaries(Box::new(source.status())),
             Source::Tree(source) => SourceStatus::Tree(Box::new(source.status())),
+            Source::Inventory(source) => SourceStatus::Inventory(Box::new(source.status())),
             Source::Services(source) => SourceStatus::Services(source.status()),
         }
     }
@@ -73,6 +80,7 @@ impl Source {
         match self {
             Source::Primaries(source) => SourcePlan::Primaries(source.plan()),
             Source::Tree(source) => SourcePlan::Tree(source.plan()),
+            Source::Inventory(source) => SourcePlan::Inventory(source.plan()),
             Source::Services(source) => SourcePlan::Services(source.plan()),
         }
     }
@@ -83,6 +91,7 @@ impl Source {
 pub enum SourcePlan<'p> {
     Primaries(&'p ZonePlan),
     Tree(&'p TreePlan),
+    Inventory(&'p InventoryPlan),
     Services(&'p StaticZonePlan),
 }
 
@@ -90,19 +99,22 @@ impl<'p> SourcePlan<'p> {
     /// Returns the plans of all sources of a configuration.
     pub fn all(config: &'p Config) -> impl Iterator<Item = SourcePlan<'p>> {
         let zones = config.zones.iter().map(SourcePlan::Primaries);
-        zones.chain(config.trees.iter().map(SourcePlan::Tree)).chain(config.services.iter().map(SourcePlan::Services))
+        let made = config.trees.iter().map(SourcePlan::Tree);
+        let made = made.chain(config.inventories.iter().map(SourcePlan::Inventory));
+        zones.chain(made).chain(config.services.iter().map(SourcePlan::Services))
     }
 
     /// Returns the zone by which the source is known, and the others that it feeds.
-    fn names(self) -> (&'p Name, &'p [Name]) {
+    fn names(self) -> (&'p Name, Vec<&'p Name>) {
         match self {
-            SourcePlan::Primaries(plan) => (&plan.zone, &[]),
-            SourcePlan::Tree(plan) => (plan.zone(), &plan.zones.reverse),
-            SourcePlan::Services(plan) => (&plan.zone, &[]),
+            SourcePlan::Primaries(plan) => (&plan.zone, Vec::new()),
+            SourcePlan::Tree(plan) => (plan.zone(), plan.zones.reverse.iter().collect()),
+            SourcePlan::Inventory(plan) => (plan.main_zone(), plan.zones().skip(1).collect()),
+            SourcePlan::Services(plan) => (&plan.zone, Vec::new()),
         }
     }
 
-    /// Returns the zone by which the source is known: that of a tree is its forward zone.
+    /// Returns the zone by which the source is known: that of a tree or an inventory is its first forward zone.
     fn main_zone(self) -> &'p Name {
         self.names().0
     }
@@ -113,7 +125,7 @@ impl<'p> SourcePlan<'p> {
         std::iter::once(main).chain(others)
     }
 
-    /// Returns how long zones live without news of the source. Those of a tree live as long as they are told to,
+    /// Returns how long zones live without news of the source. Those of a tree or an inventory live as long as they are told to,
     /// whatever bounds there are for those of others.
     pub fn lifetime(self) -> Lifetime {
         match self {
@@ -121,27 +133,41 @@ impl<'p> SourcePlan<'p> {
                 Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max }
             }
             SourcePlan::Tree(plan) => Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale },
+            SourcePlan::Inventory(plan) => Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale },
             SourcePlan::Services(_) => Lifetime::UNLIMITED,
         }
     }
 
-    /// Starts the source.
-    fn start(self, facilities: Facilities, common: &Common, roots: &Arc<Roots>) -> Source {
+    /// Starts the source, which goes on with the counts of the one before it.
+    fn start(
+        self,
+        before: TransferCounts,
+        facilities: Facilities,
+        common: &Common,
+        roots: &Arc<Roots>,
+        depot: &Depot,
+    ) -> Source {
         match self {
             SourcePlan::Primaries(plan) => {
-                Source::Primaries(Arc::new(transfer::start(plan.clone(), facilities, common.clone())))
+                let source = transfer::start_after(before, plan.clone(), facilities, common.clone());
+                Source::Primaries(Arc::new(source))
             }
             SourcePlan::Tree(plan) => Source::Tree(Arc::new(zookeeper::start(plan.clone(), facilities, roots.clone()))),
+            SourcePlan::Inventory(plan) => {
+                Source::Inventory(Arc::new(inventory::start(plan.clone(), facilities, depot)))
+            }
             SourcePlan::Services(plan) => Source::Services(Arc::new(static_zone::start(plan.clone(), facilities))),
         }
     }
 
     /// Returns true if a zone of this source can have such a series, which the source before it may have left.
     fn has_series(self, family: &str, primary: Option<&str>) -> bool {
-        let is_of_trees = family.starts_with("zookeeper_") || family == "memory_refused";
+        let is_of_trees = family.starts_with("zookeeper_");
+        let is_of_inventories = family.starts_with("inventory_");
         match self {
-            SourcePlan::Tree(_) => primary.is_none(),
-            _ if is_of_trees => false,
+            SourcePlan::Tree(_) => primary.is_none() && !is_of_inventories,
+            SourcePlan::Inventory(_) => primary.is_none() && !is_of_trees,
+            _ if is_of_trees || is_of_inventories || family == "memory_refused" => false,
             SourcePlan::Primaries(plan) => {
                 let is_kept = |primary: &str| plan.primaries.iter().any(|kept| kept.address.to_string() == primary);
                 primary.is_none_or(is_kept)
@@ -157,17 +183,19 @@ impl<'p> SourcePlan<'p> {
 pub enum SourceStatus {
     Primaries(Box<transfer::Status>),
     Tree(Box<TreeStatus>),
+    Inventory(Box<InventoryStatus>),
     Services(StaticZoneStatus),
 }
 
 impl SourceStatus {
-    /// Returns true if a new version of the zone is refused because memory has no room for it. For a tree, only its
-    /// forward zone says so.
+    /// Returns true if a new version of the zone is refused because memory has no room for it. For a tree or
+    /// an inventory, only its main zone says so.
     pub fn is_out_of_memory(&self, zone: &Name) -> bool {
         let is_memory = |reason: Option<&str>| reason == Some("memory");
         match self {
             SourceStatus::Primaries(source) => source.primaries.iter().any(|primary| is_memory(primary.reason)),
             SourceStatus::Tree(source) => source.tree == *zone && is_memory(source.reason),
+            SourceStatus::Inventory(source) => source.main == *zone && is_memory(source.reason),
             SourceStatus::Services(_) => false,
         }
     }
@@ -190,12 +218,19 @@ pub struct Sources {
     by_zone: Arc<Mutex<HashMap<Name, Source>>>,
     /// Parts that all sources with primaries share.
     common: Common,
+    /// What is known of inventories, which outlives their tasks.
+    depot: Depot,
 }
 
 impl Sources {
     /// No sources yet. Must be called within a tokio runtime.
     pub fn start(metrics: Arc<Metrics>) -> Sources {
-        Sources { by_zone: Arc::default(), common: Common::start(Times::default(), metrics) }
+        Sources { by_zone: Arc::default(), common: Common::start(Times::default(), metrics), depot: Depot::default() }
+    }
+
+    /// Says where inventories are kept over a restart.
+    pub fn keep_in(&self, folder: Option<&Path>) {
+        self.depot.keep_in(folder);
     }
 
     /// The sources, for a moment.
@@ -249,21 +284,28 @@ impl Sources {
             }
         }
         old.retain(|zone, _| !sources.contains_key(zone));
+        let received = |plan: &SourcePlan| match old.get(plan.main_zone()).map(Source::status) {
+            Some(SourceStatus::Primaries(source)) => source.received,
+            _ => TransferCounts::default(),
+        };
+        let starting: Vec<(SourcePlan, TransferCounts)> =
+            starting.into_iter().map(|plan| (plan, received(&plan))).collect();
         // The old sources are gone before their series are, so that they cannot bring them back.
         let gone: HashSet<String> = old.into_keys().map(|zone| zone.to_string()).collect();
         let feeds: HashMap<String, SourcePlan> =
-            starting.iter().flat_map(|plan| plan.zones().map(|zone| (zone.to_string(), *plan))).collect();
+            starting.iter().flat_map(|(plan, _)| plan.zones().map(|zone| (zone.to_string(), *plan))).collect();
         let regions: HashSet<String> = config.regions.iter().map(|region| region.origin.to_string()).collect();
         metrics.forget(&gone, |family, zone, primary| match feeds.get(zone) {
             Some(plan) => !plan.has_series(family, primary),
             None => primary.is_some() || !regions.contains(zone),
         });
-        for plan in starting {
+        for (plan, before) in starting {
             let (updates, budget) = (keeper.updates.clone(), keeper.budget.clone());
             let facilities = Facilities { updates, publisher: publisher.clone(), metrics: metrics.clone(), budget };
-            let source = plan.start(facilities, &self.common, roots);
+            let source = plan.start(before, facilities, &self.common, roots, &self.depot);
             sources.extend(plan.zones().map(|zone| (zone.clone(), source.clone())));
         }
         self.common.silences.forget_unused();
+        self.depot.retain(|name| config.inventories.iter().any(|plan| plan.name == name));
     }
 }

@@ -1,4 +1,10 @@
-//! Upkeep of memory behind changes: what was used for them goes back to the system, and zones move into large pages.
+//! Upkeep of memory behind changes: large differences are packed, what was used for changes goes back to the system, and
+//! zones move into large pages.
+//!
+//! The allocator divides its memory among threads, into arenas. What one of them frees the others do not use; so there
+//! are few of them, or a large zone would soon be scattered among all.
+//!
+//! A difference is packed once it is some seconds old: by then secondaries that follow have it.
 //!
 //! The allocator keeps what is freed between that which stays, for itself. After a change of many names, a reload of many
 //! prefixes or a long answer to an operator that can be more than all zones take. So once memory has grown, its free
@@ -6,13 +12,17 @@
 //! once it is quiet (`Table::use_large_pages`).
 //!
 //! Cost: a read of a small file every few seconds; when memory has grown, O(pieces of free memory), in a thread that no
-//! query waits for; after changes, O(shards of large zones).
+//! query waits for; after changes, O(shards of large zones + octets of large differences), and O(zones).
 
+use crate::keeper::Command;
 use crate::publish::{Published, Publisher};
 use crate::zone::Table;
 use std::fs;
+#[cfg(target_env = "gnu")]
+use std::num::NonZero;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc::WeakSender;
 
 /// Interval of the looks: twice this, and a little, passes until memory is back.
 const EVERY: Duration = Duration::from_secs(3);
@@ -22,6 +32,12 @@ const GROWTH_BYTES: u64 = 4 << 20;
 const GROWTH_PART: u64 = 16;
 /// Looks in a row that find changes after which zones are looked at all the same.
 const BUSY_LOOKS: u32 = 3;
+/// Age from which on a difference is packed.
+const PACKED_AFTER: Duration = Duration::from_secs(2);
+
+/// Arenas of the allocator for each processor; glibc would have eight.
+#[cfg(target_env = "gnu")]
+const ARENAS: usize = 2;
 
 /// State of the upkeep after a look.
 #[derive(Default)]
@@ -32,10 +48,26 @@ struct Upkeep {
     generation: u64,
     moved: u64,
     busy: u32,
+    /// True if there are large differences that are not packed.
+    is_unpacked: bool,
 }
 
-/// Starts the upkeep, which ends with the publisher.
-pub fn start(publisher: &Arc<Publisher>) {
+/// Has the allocator divide its memory into few arenas; to be called before there are other threads.
+#[cfg(target_env = "gnu")]
+pub fn prepare() {
+    let arenas = 1 + ARENAS * std::thread::available_parallelism().map_or(1, NonZero::get);
+    // SAFETY: the call sets a number of the allocator, under its lock (mallopt(3)).
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, i32::try_from(arenas).unwrap_or(i32::MAX));
+    }
+}
+
+/// Other allocators have no such number.
+#[cfg(not(target_env = "gnu"))]
+pub fn prepare() {}
+
+/// Starts the upkeep, which ends with the publisher. It tells the keeper when histories have become smaller.
+pub fn start(publisher: &Arc<Publisher>, keeper: WeakSender<Command>) {
     let publisher = Arc::downgrade(publisher);
     tokio::spawn(async move {
         let mut upkeep = Upkeep::default();
@@ -44,19 +76,29 @@ pub fn start(publisher: &Arc<Publisher>) {
         loop {
             timer.tick().await;
             let Some(root) = Weak::upgrade(&publisher).map(|publisher| publisher.load()) else { return };
-            let look = tokio::task::spawn_blocking(move || {
-                upkeep.look(&root);
-                upkeep
-            });
-            let Ok(looked) = look.await else { return };
+            let look = tokio::task::spawn_blocking(move || (upkeep.look(&root, SystemTime::now()), upkeep));
+            let Ok((is_smaller, looked)) = look.await else { return };
             upkeep = looked;
+            if is_smaller && let Some(keeper) = keeper.upgrade() {
+                // A keeper that has gone counts nothing any more.
+                _ = keeper.send(Command::Weigh).await;
+            }
         }
     });
 }
 
 impl Upkeep {
-    /// Does what is due.
-    fn look(&mut self, root: &Published) {
+    /// Does what is due; returns true if histories may have become smaller.
+    fn look(&mut self, root: &Published, now: SystemTime) -> bool {
+        let is_quiet = std::mem::replace(&mut self.generation, root.generation) == root.generation;
+        let has_packed = self.is_unpacked || !is_quiet;
+        if has_packed {
+            let before = now.checked_sub(PACKED_AFTER).unwrap_or(now);
+            self.is_unpacked = false;
+            for served in root.all() {
+                self.is_unpacked |= served.history.pack(before);
+            }
+        }
         if let Some(now) = resident() {
             self.resident = self.resident.min(now);
             if now - self.resident > GROWTH_BYTES.max(self.resident / GROWTH_PART) {
@@ -64,13 +106,13 @@ impl Upkeep {
                 self.resident = resident().unwrap_or(now);
             }
         }
-        let is_quiet = std::mem::replace(&mut self.generation, root.generation) == root.generation;
         self.busy = if is_quiet { 0 } else { self.busy + 1 };
         if self.moved != root.generation && (is_quiet || self.busy > BUSY_LOOKS) {
             (self.moved, self.busy) = (root.generation, 0);
             let zones = root.iter().filter_map(|served| served.zone.as_deref());
             Table::use_large_pages(zones.map(|zone| zone.table()));
         }
+        has_packed
     }
 }
 
@@ -103,7 +145,7 @@ mod tests {
     fn moved(generations: &[u64]) -> Vec<u64> {
         let mut upkeep = Upkeep::default();
         let look = |generation: &u64| {
-            upkeep.look(&Published::new(Identity::default(), [], *generation));
+            upkeep.look(&Published::new(Identity::default(), [], *generation), SystemTime::now());
             upkeep.moved
         };
         generations.iter().map(look).collect()

@@ -44,7 +44,8 @@ impl Keeper {
         // What nobody has seen cannot be withdrawn.
         let Some(damper) = kept.damper.as_mut().filter(|_| kept.region.serial.was_served()) else { return Vec::new() };
         let change = |index: usize| MemberChange {
-            before: kept.intakes[index].raw().map(|raw| &**raw),
+            // What comes as if it were new withdraws nothing.
+            before: kept.intakes[index].raw().map(|raw| &**raw).filter(|_| !self.made.contains(&plan.members[index])),
             after: after[index].as_deref(),
             touched: touched.get(&plan.members[index]),
             scope_before: kept.intakes[index].scope(),

@@ -1,20 +1,24 @@
 //! The keeper's gauges: states, serials and sizes of everything it keeps, out of its snapshot.
 //!
-//! They are set when somebody reads them, and not while a plan is taken, which removes series.
+//! They are set anew when somebody reads them, and not while a plan is taken, which removes series. Of many zones a part
+//! has series of its own (`own_series`); the rest is summed, where that means something. Regions have all of theirs: they
+//! are compared with those of other replicas.
 //!
 //! Cost: O(zones + conflicts) for a reading, and O(homes × members) for a region that steers clients; nothing while nobody
 //! reads.
 
 use super::answers::Uncounted;
+use super::own_series::OwnSeries;
+use super::sources::SourceZone;
 use super::{Keeper, MemberStatus, Snapshot, Snapshots, conflicts, wall_time};
 use crate::budget::{Budget, Usage};
 use crate::clients::Clients;
-use crate::merge::{ConflictKind, Drain, RegionPlan};
-use crate::metrics::{Metrics, unix_seconds};
-use crate::publish::{Served, State};
+use crate::merge::{ConflictKind, Drain};
+use crate::metrics::{Metrics, REST, unix_seconds};
+use crate::publish::Served;
 use crate::select::SteeredTally;
 use crate::zone::SizeLimit;
-use prometheus::{IntCounterVec, IntGaugeVec};
+use prometheus::IntCounterVec;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,37 +44,22 @@ impl Snapshot {
         for (part, octets) in usage.parts() {
             metrics.memory_accounted.with_label_values(&[part]).set(i64::try_from(octets).unwrap_or(i64::MAX));
         }
-        let all = self.sources.keys().chain(self.regions.keys());
+        reset(metrics);
+        let own = self.own_series(now);
         // Of what no client reaches, regions have the sets.
-        all.filter_map(|name| self.published.reached(name)).for_each(|served| show_sizes(served, metrics));
-        for (name, source) in &self.sources {
-            let zone = &name.to_string()[..];
-            for state in State::ALL {
-                metrics.zone_state.with_label_values(&[zone, state.label()]).set((state == source.state).into());
-            }
-            if let Some(data) = &source.zone {
-                metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
-                metrics.zone_refresh.with_label_values(&[zone]).set(data.soa.refresh.into());
-                metrics.zone_records.with_label_values(&[zone]).set(data.records as i64);
-                metrics.zone_memory.with_label_values(&[zone]).set(data.octets() as i64);
-            }
-            let conflicts = source.zone.as_ref().map(|zone| conflicts::count(zone)).unwrap_or_default();
-            for kind in [ConflictKind::AliasBesideData, ConflictKind::DifferentAliases, ConflictKind::AliasAtApex] {
-                set_or_remove(&metrics.zone_conflicts, &[zone, kind.label()], conflicts.get(&kind).copied());
-            }
-            if let (Some(refreshed), Some(expires)) = (source.heard(), source.expires()) {
-                metrics.zone_refreshed.with_label_values(&[zone]).set(unix_seconds(wall_time(refreshed)));
-                metrics.zone_expires.with_label_values(&[zone]).set(unix_seconds(wall_time(expires)));
-            }
+        let all = self.sources.keys().chain(self.regions.keys()).filter_map(|name| self.published.reached(name));
+        let parts_of_rest = all.map(|served| show_sizes(served, &own, metrics)).sum();
+        if parts_of_rest > 0 {
+            raise(&metrics.answers_partial, &[REST], parts_of_rest);
         }
+        self.sources.iter().for_each(|(name, source)| show_source(name, source, &own, metrics));
         for (name, shown) in &self.regions {
-            let region = &name.to_string()[..];
-            for state in State::ALL {
-                metrics.zone_state.with_label_values(&[region, state.label()]).set((state == shown.state).into());
+            let (region, zone) = (&name.to_string()[..], &own.label(name)[..]);
+            metrics.zone_state.with_label_values(&[zone, shown.state.label()]).add(1);
+            if let Some(served) = &shown.served {
+                metrics.region_serial.with_label_values(&[region]).set(served.soa.serial.0.into());
+                metrics.zone_records.with_label_values(&[zone]).add(served.records as i64);
             }
-            let served = shown.served.as_ref();
-            set_or_remove(&metrics.region_serial, &[region], served.map(|zone| zone.soa.serial.0.into()));
-            set_or_remove(&metrics.zone_records, &[region], served.map(|zone| zone.records as i64));
             metrics.region_serial_drift.with_label_values(&[region]).set(shown.drift.cast_signed().into());
             metrics.region_ns_fallback.with_label_values(&[region]).set(shown.ns_fallback.into());
             for (kind, count) in ConflictKind::ALL.iter().zip(shown.conflicts.counts) {
@@ -78,16 +67,19 @@ impl Snapshot {
             }
             let alike = shown.alike.as_ref().map_or(0, |alike| alike.names as i64);
             metrics.region_alike.with_label_values(&[region]).set(alike);
-            let held = shown.damper.as_ref().map(|damper| damper.held_addresses() as i64);
-            set_or_remove(&metrics.region_held, &[region], held);
-            let pinned = shown.pin.as_ref().map(|pin| unix_seconds(pin.since));
-            set_or_remove(&metrics.region_pinned, &[region], pinned);
+            if let Some(damper) = &shown.damper {
+                metrics.region_held.with_label_values(&[region]).set(damper.held_addresses() as i64);
+            }
+            if let Some(pin) = &shown.pin {
+                metrics.region_pinned.with_label_values(&[region]).set(unix_seconds(pin.since));
+            }
             for member in &shown.plan.members {
                 let drains = self.drains.iter().filter(|drain| drain.concerns(member, name));
                 let (whole, shares): (Vec<&Drain>, Vec<&Drain>) = drains.partition(|drain| drain.is_whole());
                 for (gauge, drains) in [(&metrics.region_drained, whole), (&metrics.region_shared, shares)] {
-                    let since = drains.iter().map(|drain| drain.since).min().map(unix_seconds);
-                    set_or_remove(gauge, &[region, &member.to_string()], since);
+                    if let Some(since) = drains.iter().map(|drain| drain.since).min() {
+                        gauge.with_label_values(&[region, &member.to_string()]).set(unix_seconds(since));
+                    }
                 }
             }
             let members = self.member_statuses(&shown.plan, now);
@@ -126,36 +118,89 @@ impl Snapshot {
     }
 }
 
-/// Sets what there is of the sizes of a zone's sets.
-fn show_sizes(served: &Served, metrics: &Metrics) {
-    let Some(data) = &served.zone else { return };
-    let (zone, large, in_answers) = (&served.origin.to_string()[..], data.sizes.large(), served.large_in_answers());
-    metrics.rrset_records_max.with_label_values(&[zone]).set(data.sizes.most_records().into());
+/// Removes the gauges that are set for each reading: a zone that leaves shows nothing any more.
+fn reset(metrics: &Metrics) {
+    for gauge in [
+        &metrics.zone_state,
+        &metrics.zone_serial,
+        &metrics.zone_refresh,
+        &metrics.zone_records,
+        &metrics.zone_memory,
+        &metrics.zone_conflicts,
+        &metrics.zone_refreshed,
+        &metrics.zone_expires,
+        &metrics.rrset_records_max,
+        &metrics.rrsets_large,
+        &metrics.answers_large,
+        &metrics.region_serial,
+        &metrics.region_serial_drift,
+        &metrics.region_members,
+        &metrics.region_drained,
+        &metrics.region_shared,
+        &metrics.region_pinned,
+        &metrics.region_held,
+        &metrics.region_conflicts,
+        &metrics.region_alike,
+        &metrics.region_ns_fallback,
+        &metrics.region_uneven,
+    ] {
+        gauge.reset();
+    }
+}
+
+/// Shows a source zone, or adds it to the rest.
+fn show_source(name: &Name, source: &SourceZone, own: &OwnSeries, metrics: &Metrics) {
+    let zone = &own.label(name)[..];
+    metrics.zone_state.with_label_values(&[zone, source.state.label()]).add(1);
+    let Some(data) = &source.zone else { return };
+    metrics.zone_records.with_label_values(&[zone]).add(data.records as i64);
+    metrics.zone_memory.with_label_values(&[zone]).add(data.octets() as i64);
+    for (kind, count) in conflicts::count(data) {
+        metrics.zone_conflicts.with_label_values(&[zone, kind.label()]).add(count);
+    }
+    if !own.has(name) {
+        return;
+    }
+    metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
+    metrics.zone_refresh.with_label_values(&[zone]).set(data.soa.refresh.into());
+    if let (Some(refreshed), Some(expires)) = (source.heard(), source.expires()) {
+        metrics.zone_refreshed.with_label_values(&[zone]).set(unix_seconds(wall_time(refreshed)));
+        metrics.zone_expires.with_label_values(&[zone]).set(unix_seconds(wall_time(expires)));
+    }
+}
+
+/// Shows what there is of the sizes of a zone's sets, or adds it to the rest. Returns the answers with a part of a set
+/// that belong to the rest.
+fn show_sizes(served: &Served, own: &OwnSeries, metrics: &Metrics) -> u64 {
+    let Some(data) = &served.zone else { return 0 };
+    let (zone, is_own) = (&own.label(&served.origin)[..], own.has(&served.origin));
+    let (large, in_answers) = (data.sizes.large(), served.large_in_answers());
+    if is_own {
+        metrics.rrset_records_max.with_label_values(&[zone]).set(data.sizes.most_records().into());
+    }
     for limit in SizeLimit::ALL {
         let labels = [zone, limit.label()];
-        metrics.rrsets_large.with_label_values(&labels).set(large.over(limit).into());
+        metrics.rrsets_large.with_label_values(&labels).add(large.over(limit).into());
         let count = in_answers.over(limit);
-        set_or_remove(&metrics.answers_large, &labels, (count > 0).then(|| count.into()));
+        if count > 0 {
+            metrics.answers_large.with_label_values(&labels).add(count.into());
+        }
+    }
+    let parts = served.tally.parts();
+    if !is_own {
+        return parts;
     }
     // It is there before the first is counted, so that its growth can be seen.
-    if in_answers.message > 0 || served.tally.parts() > 0 {
-        raise(&metrics.answers_partial, &[zone], served.tally.parts());
+    if in_answers.message > 0 || parts > 0 {
+        raise(&metrics.answers_partial, &[zone], parts);
     }
+    0
 }
 
 /// Raises a counter to what was counted so far.
 fn raise(family: &IntCounterVec, labels: &[&str], count: u64) {
     let counter = family.with_label_values(labels);
     counter.inc_by(count.saturating_sub(counter.get()));
-}
-
-/// Sets a gauge, or removes one whose value was never there, or is gone.
-fn set_or_remove(gauge: &IntGaugeVec, labels: &[&str], value: Option<i64>) {
-    match value {
-        Some(value) => gauge.with_label_values(labels).set(value),
-        // Mostly there is none.
-        None => _ = gauge.remove_label_values(labels),
-    }
 }
 
 /// Labels of homes or members with their numbers, and at last of none of them.
@@ -165,15 +210,6 @@ fn labels(names: &[Name], none: &str) -> impl Iterator<Item = (Option<u16>, Stri
 }
 
 impl Keeper {
-    /// Removes the gauges of the drains of a region whose members change.
-    pub(super) fn hide_drains(&self, plan: &RegionPlan) {
-        for member in &plan.members {
-            let labels = [&plan.origin.to_string()[..], &member.to_string()];
-            set_or_remove(&self.metrics.region_drained, &labels, None);
-            set_or_remove(&self.metrics.region_shared, &labels, None);
-        }
-    }
-
     /// Removes what was shown of the homes and members that a region does not have any more; of all if it steers nobody.
     pub(super) fn hide_steering(&self, counted: &Uncounted) {
         let (region, before, now) = (&counted.region.to_string()[..], &counted.before, counted.now.as_deref());
@@ -181,9 +217,6 @@ impl Keeper {
             now.into_iter().flat_map(|now| of(now).iter().map(Some).chain([None])).collect()
         };
         let (homes, members) = (names(SteeredTally::homes), names(SteeredTally::members));
-        if now.is_none() {
-            set_or_remove(&self.metrics.region_uneven, &[region], None);
-        }
         // A series that is not there is as good as removed.
         let remove = |family: &IntCounterVec, labels: &[&str]| _ = family.remove_label_values(labels);
         for home in before.homes().iter().map(Some).chain([None]) {
@@ -205,7 +238,8 @@ impl Keeper {
     pub(super) fn show_clients(&self, before: &Clients) {
         let homes: HashSet<&Name> = self.clients.homes().iter().collect();
         for home in before.homes().iter().filter(|home| !homes.contains(home)) {
-            set_or_remove(&self.metrics.clients_prefixes, &[&home.to_string()], None);
+            // A series that is not there is as good as removed.
+            let _ = self.metrics.clients_prefixes.remove_label_values(&[&home.to_string()]);
         }
         for (home, count) in self.clients.homes().iter().zip(self.clients.prefixes_by_home()) {
             self.metrics.clients_prefixes.with_label_values(&[&home.to_string()]).set(count as i64);

@@ -38,6 +38,8 @@ pub struct Plan {
     pub clients: Arc<Clients>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
+    /// Zones that are made here and damped where they are made; regions do not damp them once more.
+    pub made: HashSet<Name>,
     /// Source zones that no client reaches: parts of which zones of several members are made.
     pub hidden: HashSet<Name>,
     /// Limits on the history of each zone.

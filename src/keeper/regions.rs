@@ -167,6 +167,8 @@ impl KeptRegion {
         let mut past = std::mem::take(&mut self.past);
         let last = past.iter().next_back().cloned();
         if last.as_ref().zip(self.served()).is_some_and(|(last, zone)| last.to == *zone.soa_rrset()) {
+            // Limits count what is in memory, where old differences are packed.
+            past.pack(SystemTime::now());
             past.limit(limits);
             (self.history, self.saved_step) = (past, last);
         }

@@ -9,6 +9,7 @@ mod others;
 mod pins;
 mod restarts;
 mod serials;
+mod series;
 mod steering;
 mod transitions;
 

@@ -16,7 +16,6 @@ use crate::acl::Prefix;
 use crate::rewrite::{Move, RdataNames};
 use crate::select::{Entry, Given, Law, Prefer, Selection, Selections, Steering, Treatment};
 use crate::zone::{Node, Owner, Zone};
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -200,7 +199,7 @@ impl Selected {
             }
             None => {
                 for node in zone.nodes().filter(|node| node.rrsets().any(|set| set.count > above)) {
-                    let entry = selected.select(node, node.owner(), region);
+                    let entry = selected.select(node, node.owner(), region, None);
                     selected.selections.set(node.owner(), entry);
                 }
             }
@@ -241,7 +240,7 @@ impl Selected {
         let zone = self.zone.clone();
         for owner in owners {
             let node = zone.get_at(&Owner::new(&owner)).unwrap_or_default();
-            let entry = self.select(node, &owner, region);
+            let entry = self.select(node, &owner, region, Some(before));
             self.selections.set(&owner, entry);
         }
     }
@@ -329,8 +328,8 @@ impl Selected {
         self.queue.front().is_some_and(|(at, _)| *at + LATELY <= now)
     }
 
-    /// Makes the selections of the sets of a node.
-    fn select(&self, node: Node<'_>, labels: &[u8], region: Option<&RegionPlan>) -> Entry {
+    /// Makes the selections of the sets of a node; `before` has those of the version before, by the same plan.
+    fn select(&self, node: Node<'_>, labels: &[u8], region: Option<&RegionPlan>, before: Option<&Selected>) -> Entry {
         // Signatures are over whole sets.
         if node.get(rtype::RRSIG).is_some() {
             return Entry::default();
@@ -338,18 +337,29 @@ impl Selected {
         let name = Name::join(labels, &self.zone.origin);
         let treatment = self.plan.of(&name, &self.zone.origin);
         let make = |set: Set<'_>| {
-            if set.count <= treatment.law.above() && self.is_of_one(labels, set) {
+            let is_of_one = region.is_none() || self.is_of_one(labels, set);
+            if is_of_one && set.count <= treatment.law.above() {
                 return None;
             }
+            let followed = || before?.followed(name.as_wire(), labels, set);
             let given = match region {
-                Some(region) => self.given(region, &name, labels, set),
-                None => vec![Given { records: (0..set.count).collect(), ..Given::default() }],
+                Some(region) if !is_of_one => self.given(region, &name, labels, set),
+                _ => match followed() {
+                    None => vec![Given { records: (0..set.count).collect(), ..Given::default() }],
+                    followed => return followed,
+                },
             };
             Selection::new(name.as_wire(), set, treatment, &given)
         };
         let large = node.rrsets().filter(|set| self.selections.may_cut(set.count));
         let is_uneven = treatment.steering.prefer != Prefer::Off && self.is_uneven(labels);
         Entry { selections: large.filter_map(make).collect(), is_uneven }
+    }
+
+    /// What the next version has for a set that one member gives, where few of its records are others than here.
+    fn followed(&self, owner: &[u8], labels: &[u8], set: Set<'_>) -> Option<Selection> {
+        let own = self.zone.get_at(&Owner::new(labels))?.get(set.rtype)?;
+        self.selections.find(labels, own)?.follow(owner, own, set)
     }
 
     /// Returns true if one member alone gives a set, all of it, to all clients, and did so lately: then nobody can be
@@ -361,7 +371,7 @@ impl Selected {
         let place = Owner::new(labels);
         let zones = self.givers.iter().filter_map(|giver| giver.zone.as_ref());
         let mut sets = zones.filter_map(|zone| zone.get_at(&place)?.get(set.rtype));
-        sets.next().is_some_and(|own| own.rdatas().eq(set.rdatas())) && sets.next().is_none()
+        sets.next().is_some_and(|own| own.has_records_of(set)) && sets.next().is_none()
     }
 
     /// Returns true if some members give an owner's addresses of one family only, and others of the other.
@@ -389,34 +399,21 @@ impl Selected {
             let own = giver.zone.as_ref().and_then(|zone| zone.get_at(&place)?.get(set.rtype));
             let is_private = |rdata: &[u8]| self.plan.is_home_only(&region.members[index], set.rtype, rdata);
             let private = match self.plan.has_home_only() {
-                true => numbers(set, set, is_private),
+                true => (0..).zip(set.rdatas()).filter(|(_, own)| is_private(own)).map(|(number, _)| number).collect(),
                 false => Vec::new(),
             };
             let Some(own) = own else { return Given { private, is_lately, ..Given::default() } };
             let way = Move { from: region.origin_of(index), to: &region.origin, policy: region.rdata_names };
-            let moved = way.rrset(name, own, |_| true);
-            let records = numbers(set, moved.as_set(), |_| true);
+            let moved = (!way.leaves(name, own)).then(|| way.rrset(name, own, |_| true));
+            let records = rr::common_numbers(set, moved.as_ref().map_or(own, |moved| moved.as_set()));
             let held = match giver.held.is_empty() {
                 true => None,
                 false => giver.held.get(&Name::join(labels, way.from)),
             };
             let held = held.into_iter().flatten().filter(|held| held.rtype == set.rtype);
-            let held = held.flat_map(|held| numbers(set, held.as_set(), |_| true)).collect();
+            let held = held.flat_map(|held| rr::common_numbers(set, held.as_set())).collect();
             Given { records, held, private, share: giver.shares.of(labels), is_lately }
         };
         self.givers.iter().enumerate().map(of).collect()
     }
-}
-
-/// The numbers of those records of a set that are meant and that another set has, too.
-fn numbers(set: Set<'_>, other: Set<'_>, is_meant: impl Fn(&[u8]) -> bool) -> Vec<u32> {
-    let mut given = other.rdatas().peekable();
-    // Both are sorted.
-    let mut is_given = |rdata: &[u8]| loop {
-        match given.peek().map(|given| rr::compare(set.rtype, given, rdata)) {
-            Some(Ordering::Less) => _ = given.next(),
-            other => break other == Some(Ordering::Equal),
-        }
-    };
-    (0..).zip(set.rdatas()).filter(|(_, rdata)| is_given(rdata) && is_meant(rdata)).map(|(number, _)| number).collect()
 }

@@ -20,32 +20,21 @@
 use super::drain::labels;
 use super::{Held, RegionPlan, Scope, Touched};
 use crate::zone::{Node, Zone};
+use inventory::damping::Group;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::name::{Name, NameBuf};
 use wire::rr::{RRset, rtype};
 
-/// Limits on how fast a service may lose addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DampingPlan {
-    /// The share that may go within a window, as a fraction.
-    pub max_removed: (u32, u32),
-    pub window: Duration,
-    /// Time for which the last address stays.
-    pub last: Duration,
-}
+pub use inventory::config::Limits as DampingPlan;
 
-impl DampingPlan {
-    /// Number of addresses, out of so many, that may go within a window; at least 1.
-    pub fn quota(&self, addresses: usize) -> usize {
-        let (some, of) = self.max_removed;
-        (addresses * some as usize / of as usize).max(1)
-    }
-}
+/// The one place at which the addresses of a service name stand.
+const NAME: &[()] = &[()];
 
 /// An address as a record has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     pub rtype: u16,
     pub rdata: Box<[u8]>,
@@ -87,7 +76,6 @@ impl Tally {
 /// An address that no member gives any more.
 #[derive(Clone, Debug)]
 struct Withdrawn {
-    since: Instant,
     /// Number of the member that withdrew it.
     member: usize,
     ttl: u32,
@@ -99,67 +87,35 @@ struct Withdrawn {
 #[derive(Clone, Debug, Default)]
 struct Service {
     live: BTreeSet<Address>,
+    /// What is known of the addresses that are held.
     held: BTreeMap<Address, Withdrawn>,
-    /// Removals that may still lie in the window, oldest first.
-    released: Vec<(Instant, Address)>,
-    /// Time since which one address stands alone.
-    alone_since: Option<Instant>,
-    /// Time of the next removal, or at which the last is forgotten, if nothing else happens.
-    next: Option<Instant>,
+    /// The addresses that stand, held ones among them.
+    group: Group<Address, Instant>,
 }
 
 impl Service {
-    /// Removes what may go by now.
-    fn release_due(&mut self, plan: &DampingPlan, now: Instant, tally: &mut Tally) {
-        let held = self.held.len();
-        self.held.retain(|address, _| !self.live.contains(address));
-        tally.returned += (held - self.held.len()) as u64;
-        self.released.retain(|(at, _)| now.saturating_duration_since(*at) < plan.window);
-        loop {
-            let standing = self.live.len() + self.held.len();
-            self.alone_since = if standing == 1 { self.alone_since.or(Some(now)) } else { None };
-            // Of those that were withdrawn first, the first in order.
-            let first = self.held.iter().min_by_key(|(address, withdrawn)| (withdrawn.since, *address));
-            let Some((address, since)) = first.map(|(address, withdrawn)| (address.clone(), withdrawn.since)) else {
-                // Nothing is held any more. What went is forgotten with the window.
-                self.next = self.released.last().map(|(at, _)| *at + plan.window);
-                return;
-            };
-            let removed: BTreeSet<&Address> = self.released.iter().map(|(_, address)| address).collect();
-            let stands = |address: &Address| self.live.contains(address) || self.held.contains_key(address);
-            let known = standing + removed.iter().filter(|address| !stands(address)).count();
-            let mut due = self.alone_since.map_or(now, |alone| since.max(alone) + plan.last);
-            if self.released.len() >= plan.quota(known)
-                && let Some((oldest, _)) = self.released.first()
-            {
-                due = due.max(*oldest + plan.window);
-            }
-            if due > now {
-                self.next = Some(due);
-                return;
-            }
+    /// Holds an address that a member withdrew, unless it is held already.
+    fn hold(&mut self, address: Address, withdrawn: Withdrawn, now: Instant) {
+        if let Entry::Vacant(place) = self.held.entry(address) {
+            self.group.hold(place.key().clone(), NAME, now);
+            place.insert(withdrawn);
+        }
+    }
+
+    /// Takes the addresses that members give now, and removes what may go by now.
+    fn update(&mut self, live: BTreeSet<Address>, plan: &DampingPlan, now: Instant, tally: &mut Tally) {
+        for address in self.live.difference(&live).filter(|address| !self.held.contains_key(*address)) {
+            self.group.remove(address);
+        }
+        for address in &live {
+            self.group.join(address.clone(), NAME);
+            tally.returned += u64::from(self.held.remove(address).is_some());
+        }
+        self.live = live;
+        for address in self.group.evaluate(plan, now, None) {
             self.held.remove(&address);
-            self.released.push((now, address));
             tally.released += 1;
         }
-    }
-
-    /// Time at which an address goes, if nothing else happens.
-    fn until(&self, plan: &DampingPlan, address: &Address) -> Option<Instant> {
-        let mut ahead = self.clone();
-        while ahead.held.contains_key(address) {
-            let next = ahead.next?;
-            ahead.release_due(plan, next, &mut Tally::default());
-            if !ahead.held.contains_key(address) {
-                return Some(next);
-            }
-        }
-        None
-    }
-
-    /// Returns true if nothing is held and nothing was released, as if the service had never been damped.
-    fn is_over(&self) -> bool {
-        self.held.is_empty() && self.released.is_empty()
     }
 }
 
@@ -211,17 +167,19 @@ impl Damper {
                 let zone = member.after.filter(|zone| !member.scope.covers(name.owner_in(&zone.origin)))?;
                 Some((zone, zone.get(name.as_wire())))
             };
-            let held = service.held.len();
-            service.held.retain(|address, withdrawn| {
-                taken(withdrawn.member).is_some_and(|(zone, node)| {
+            let Service { held, group, .. } = service;
+            held.retain(|address, withdrawn| {
+                let lives = taken(withdrawn.member).is_some_and(|(zone, node)| {
                     node.is_none_or(|node| node.get(rtype::CNAME).is_none()) && withdrawn.lives(zone, address)
-                })
+                });
+                tally.gone += u64::from(!lives && group.remove(address));
+                lives
             });
-            tally.gone += (held - service.held.len()) as u64;
             let nodes = (0..members.len()).filter_map(|index| taken(index)?.1);
-            service.live = nodes.flat_map(addresses).map(|(address, _)| address).collect();
-            service.release_due(&plan, now, &mut tally);
-            !service.is_over()
+            let live = nodes.flat_map(addresses).map(|(address, _)| address).collect();
+            service.update(live, &plan, now, &mut tally);
+            // As if the service had never been damped.
+            !service.group.is_calm()
         });
         tally
     }
@@ -249,9 +207,9 @@ impl Damper {
         let stay: BTreeSet<Address> = new.into_iter().flat_map(addresses).map(|(address, _)| address).collect();
         for (address, ttl) in addresses(old).filter(|(address, _)| !stay.contains(address)) {
             let instances = instances_at(before, old, account, &address);
-            let withdrawn = Withdrawn { since: now, member: index, ttl, instances };
+            let withdrawn = Withdrawn { member: index, ttl, instances };
             if withdrawn.lives(after, &address) {
-                self.services.entry(there.clone()).or_default().held.entry(address).or_insert(withdrawn);
+                self.services.entry(there.clone()).or_default().hold(address, withdrawn, now);
             } else {
                 tally.gone += 1;
             }
@@ -275,12 +233,12 @@ impl Damper {
 
     /// Time of the next removal, or at which a service's last is forgotten, if nothing else happens.
     pub fn next(&self) -> Option<Instant> {
-        self.services.values().filter_map(|service| service.next).min()
+        self.services.values().filter_map(|service| service.group.next()).min()
     }
 
     /// Time at which an address at a name of the region goes, if nothing else happens; none if it is not held.
     pub fn until(&self, name: &Name, address: &Address) -> Option<Instant> {
-        self.services.get(name)?.until(&self.plan, address)
+        self.services.get(name)?.group.until(&self.plan, address, None)
     }
 
     /// Address sets that are held of each member, at its own names.

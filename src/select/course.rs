@@ -12,7 +12,7 @@
 //! share records, their search in the runs of nearer members, too. Nothing is allocated.
 
 use super::orders::{Nearness, Orders};
-use super::point::{Client, Probes};
+use super::point::Client;
 use super::steered::{NOBODY, Run, Steered};
 use super::{Prefer, Services};
 
@@ -32,13 +32,6 @@ pub struct Asker<'a> {
     pub orders: &'a Orders,
     /// True for records beside an answer, which are not steered.
     pub is_beside: bool,
-}
-
-impl Asker<'_> {
-    /// The client's points.
-    pub(super) fn probes(&self) -> Probes {
-        self.client.probes(&self.owner)
-    }
 }
 
 /// What keeps runs from a client.

@@ -6,17 +6,17 @@
 //! Where none comes first, the runs of all members are united: on a circle, at equal distances, or the nearest record of
 //! each member, then the rest.
 //!
-//! Within a run, records come in turns or in the order of their distance from the client's points.
+//! Within a run, records come in turns or in the order of their distance from the client's point.
 //!
-//! Cost: O(runs) from one run to the next, and for each record on the united circle; O(points of a client) for a record
-//! that goes by them, and O(runs × points × log records) where runs are united. Nothing is allocated.
+//! Cost: O(runs) from one run to the next, and for each record on the united circle; O(1) for a record that goes by its
+//! points, and O(runs × log records) where runs are united. Nothing is allocated.
 //!
 //! RFCs: 2782 (priorities).
 
 use super::Pick;
 use super::course::Course;
-use super::point::{PROBES, Probes};
-use super::ring::Near;
+use super::point::Probe;
+use super::ring::Way;
 use super::steered::{RANK_STEP, Run};
 use std::iter::Chain;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub struct Picked {
 #[derive(Clone)]
 pub struct Picks<'s> {
     course: Course<'s>,
-    probes: Probes,
+    probe: Probe,
     /// Places that are left in the answer, and in this part of it.
     left: u32,
     here: u32,
@@ -56,8 +56,8 @@ pub struct Picks<'s> {
 /// A record: the run for which it counts, and its number.
 type Found<'s> = (&'s Run, u32);
 
-/// Distance of a record from the nearest of the client's points before it, and its offset.
-type Distance = (u64, u32);
+/// Distance of a record from the client's point, and its offset.
+type Distance = (u32, u32);
 
 /// Part of an answer: the runs between which its records are chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ struct Place {
 #[derive(Clone)]
 enum Steps<'s> {
     Turns(Chain<Range<u32>, Range<u32>>),
-    Near(u32, Near<'s>),
+    Near(Way<'s>),
 }
 
 impl Steps<'_> {
@@ -103,9 +103,12 @@ impl Steps<'_> {
 impl<'s> Picks<'s> {
     /// The records of an answer with at most so many.
     pub(super) fn new(course: Course<'s>, most: u32) -> Picks<'s> {
-        let probes = if course.set.pick == Pick::Client { course.asker.probes() } else { Probes::default() };
+        let probe = match course.set.pick {
+            Pick::Client => course.asker.client.probe(course.set.seed),
+            Pick::Rotate => Probe::default(),
+        };
         let steps = Steps::none();
-        let mut picks = Picks { course, probes, left: most, here: 0, part: Part::End, nearest: 0, run: None, steps };
+        let mut picks = Picks { course, probe, left: most, here: 0, part: Part::End, nearest: 0, run: None, steps };
         if course.is_by_priority() {
             picks.part = Part::Nearest;
             let rank = course.next_rank(None);
@@ -152,7 +155,7 @@ impl<'s> Picks<'s> {
                 let all = self.tier(tier).map(|(_, run)| u64::from(run.end - run.start)).sum();
                 let at = match pick {
                     Pick::Rotate => self.course.asker.turn.into(),
-                    Pick::Client => self.probes.0[0] >> 32,
+                    Pick::Client => self.probe.at().into(),
                 };
                 Part::Circle(tier, Place { at, behind: None, left: all })
             }
@@ -195,10 +198,7 @@ impl<'s> Picks<'s> {
                 let middle = run.start + ((u64::from(course.asker.turn) * length) >> 32) as u32;
                 Steps::Turns((middle..run.end).chain(run.start..middle))
             }
-            Pick::Client => {
-                let points = &course.set.points[run.start as usize..run.end as usize];
-                Steps::Near(run.start, Near::new(points, self.probes))
-            }
+            Pick::Client => Steps::Near(Way::new(course.set.spots(run), self.probe)),
         };
         self.run = Some(run);
         true
@@ -224,7 +224,7 @@ impl<'s> Picks<'s> {
         loop {
             let index = match &mut self.steps {
                 Steps::Turns(turns) => turns.next(),
-                Steps::Near(start, near) => near.next().map(|number| *start + number as u32),
+                Steps::Near(way) => way.next().map(|spot| spot.record),
             };
             match (index, self.run) {
                 (Some(index), Some(run)) => return Some((run, index)),
@@ -267,10 +267,9 @@ impl<'s> Picks<'s> {
     /// they begin with different runs.
     fn first(&self, tier: u16, mut done: u32) -> Option<(u32, Found<'s>)> {
         let all = self.tier(tier).count() as u32;
-        let start = self.probes.0[0] % u64::from(all.max(1));
+        let start = self.probe.choice(all);
         let offset_of = |number: u32| {
-            let number = (start + u64::from(number)) % u64::from(all);
-            let (_, run) = self.tier(tier).nth(number as usize)?;
+            let (_, run) = self.tier(tier).nth(((start + number) % all) as usize)?;
             let index = self.nearest_of(run)?;
             Some((run, index, self.course.set.offsets[index as usize]))
         };
@@ -309,36 +308,27 @@ impl<'s> Picks<'s> {
 
     /// The record of a run that is the nearest behind a distance and offset: both, and its number.
     fn next_near(&self, run: &Run, behind: Option<Distance>) -> Option<(Distance, u32)> {
-        let range = run.start as usize..run.end as usize;
-        let (points, offsets) = (&self.course.set.points[range.clone()], &self.course.set.offsets[range]);
+        let (spots, probe) = (self.course.set.spots(run), self.probe);
         let least = behind.map_or(0, |(distance, _)| distance);
-        let in_arc = |number: usize| {
-            let (probe, next) = (self.probes.0[number], self.probes.0[(number + 1) % PROBES]);
-            // The last arc goes on behind the end of the ring; those between equal points are empty.
-            let longest = next.wrapping_sub(probe).wrapping_sub(1);
-            if next == probe && number + 1 < PROBES {
-                return None;
-            }
-            let from = points.partition_point(|point| *point < probe.wrapping_add(least));
-            let at = |index: usize| ((points[index].wrapping_sub(probe), offsets[index]), run.start + index as u32);
-            let mut way =
-                (from..points.len()).chain(0..from).map(at).take_while(|((distance, _), _)| *distance >= least);
-            way.find(|(at, _)| behind.is_none_or(|behind| *at > behind))
-                .filter(|((distance, _), _)| *distance <= longest)
-        };
-        (0..PROBES).filter_map(in_arc).min()
+        let from = spots.partition_point(|spot| spot.is_before(probe.at().wrapping_add(least)));
+        let (before, after) = spots.split_at(from);
+        let way = after.iter().chain(before).take_while(|spot| spot.distance(probe) >= least);
+        let first = way.filter(|spot| spot.is_first(probe));
+        first
+            .map(|spot| ((spot.distance(probe), self.course.set.offsets[spot.record as usize]), spot.record))
+            .find(|(at, _)| behind.is_none_or(|behind| *at > behind))
     }
 
-    /// The first run that gives a record of another.
+    /// The first run that gives a record of another, where members share records.
     fn first_giver(&self, tier: u16, index: u32) -> Option<&'s Run> {
         let set = self.course.set;
-        let (point, offset) = (set.points[index as usize], set.offsets[index as usize]);
+        let (point, offset) = (*set.points.get(index as usize)?, set.offsets[index as usize]);
         let gives = |run: &&'s Run| {
             let (start, end) = (run.start as usize, run.end as usize);
             let at = start + set.points[start..end].partition_point(|other| *other < point);
             (at..end).take_while(|at| set.points[*at] == point).any(|at| set.offsets[at] == offset)
         };
-        self.tier(tier).map(|(_, run)| run).find(gives).filter(|_| set.is_shared)
+        self.tier(tier).map(|(_, run)| run).find(gives)
     }
 
     /// Goes on to the next part of the answer.

@@ -1,31 +1,55 @@
 //! Points on the ring: of records, fixed by owner, type and canonical RDATA, and of clients.
 //!
 //! The hash is SipHash-2-4 with the key zero, over octets as they stand in messages, so that replicas and versions of
-//! the program agree: of a record over owner (lowercase), type and canonical RDATA (RFC 4034 section 6.2); of a client
-//! over the octets of its subnet and the owner. A client has [`PROBES`] points: records near any of them come first, so
-//! that the room in front of a record does not decide how often it is chosen.
+//! the program agree: of a record over owner (lowercase), type and canonical RDATA (RFC 4034 section 6.2). The points of a
+//! record are made of its hash, the point of a client of its octets and the hash of the owner, by SplitMix64.
 //!
 //! Invariants: nothing here is ever changed: every change sends every client elsewhere.
 //!
-//! Cost: O(octets).
+//! Cost: O(octets) for a record and an owner; a few multiplications for a client.
 
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::IpAddr;
 use wire::rr;
 
-/// Points of a client.
-pub const PROBES: usize = 8;
-/// What is added from one point of a client to the next before they are mixed (Steele and others, OOPSLA 2014).
+/// What is added from one number to the next before they are mixed (Steele and others, OOPSLA 2014).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The point of a record.
+/// The hash of a record, of which its points are made.
 pub fn point(owner: &[u8], kind: u16, rdata: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(owner);
     hasher.write(&kind.to_be_bytes());
     hasher.write(&rr::fold(kind, rdata));
     hasher.finish()
+}
+
+/// The hash of an owner (lowercase wire form), which sends its clients to other points than those of others.
+pub fn seed(owner: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(owner);
+    hasher.finish()
+}
+
+/// How many points a record has: two to the power of this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread(u32);
+
+impl Spread {
+    pub const FOUR: Spread = Spread(2);
+    pub const EIGHT: Spread = Spread(3);
+
+    /// Number of points.
+    pub fn points(self) -> u32 {
+        1 << self.0
+    }
+
+    /// The point of a record in one of as many equal parts of the ring.
+    pub fn at(self, point: u64, part: u32) -> u32 {
+        let within = mix(point.wrapping_add(STEP.wrapping_mul(u64::from(part)))) >> (32 + self.0);
+        part << (32 - self.0) | within as u32
+    }
 }
 
 /// Whoever gets an answer: an IPv4 address or an IPv6 network of 64 bits, of subnets the first 24 or 56 bits.
@@ -78,51 +102,34 @@ impl Client {
         ((u128::from(hasher.finish()) * 100) >> 64) as u8
     }
 
-    /// The points of the client among the records of an owner (lowercase wire form, in parts).
-    pub fn probes(&self, owner: &[&[u8]]) -> Probes {
-        Probes::new(&self.octets[..self.length.into()], owner)
+    /// The point of the client among the records of an owner with this seed.
+    #[inline]
+    pub fn probe(&self, seed: u64) -> Probe {
+        let octets = u64::from_be_bytes(self.octets);
+        Probe(mix(seed ^ mix(octets.wrapping_add(STEP.wrapping_mul(self.length.into())))))
     }
 }
 
-/// Points of a client, in rising order.
+/// The point of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probes(pub [u64; PROBES]);
+pub struct Probe(u64);
 
-impl Probes {
-    /// Points that are the same for every client.
-    pub fn of_owner(owner: &[&[u8]]) -> Probes {
-        Probes::new(&[], owner)
+impl Probe {
+    /// A point that is the same for every client of an owner with this seed.
+    pub fn of_all(seed: u64) -> Probe {
+        Probe(mix(seed))
     }
 
-    /// Points of octets.
-    fn new(octets: &[u8], owner: &[&[u8]]) -> Probes {
-        let mut hasher = SipHasher24::new();
-        hasher.write(octets);
-        owner.iter().for_each(|part| hasher.write(part));
-        let mut state = hasher.finish();
-        let points = [0; PROBES].map(|_: u64| {
-            state = state.wrapping_add(STEP);
-            mix(state)
-        });
-        Probes(sorted(points))
+    /// Where it lies on the ring.
+    #[inline]
+    pub fn at(self) -> u32 {
+        (self.0 >> 32) as u32
     }
-}
 
-/// Sorts numbers, always in the same steps (Batcher's network): which of two comes first cannot be predicted.
-fn sorted(mut numbers: [u64; PROBES]) -> [u64; PROBES] {
-    #[rustfmt::skip]
-    const PAIRS: [(usize, usize); 19] = [
-        (0, 1), (2, 3), (4, 5), (6, 7),
-        (0, 2), (1, 3), (4, 6), (5, 7),
-        (1, 2), (5, 6),
-        (0, 4), (1, 5), (2, 6), (3, 7),
-        (2, 4), (3, 5),
-        (1, 2), (3, 4), (5, 6),
-    ];
-    for (one, other) in PAIRS {
-        (numbers[one], numbers[other]) = (numbers[one].min(numbers[other]), numbers[one].max(numbers[other]));
+    /// One of so many numbers, whatever the place on the ring.
+    pub fn choice(self, of: u32) -> u32 {
+        (((self.0 & u64::from(u32::MAX)) * u64::from(of)) >> 32) as u32
     }
-    numbers
 }
 
 /// Mixes a number so that neighbours become unlike (the finalizer of SplitMix64).

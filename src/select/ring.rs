@@ -1,128 +1,206 @@
-//! Ring of a set: records at points, chosen by the points of a client.
+//! Ring of a set: records at points, found from the point of a client.
 //!
-//! Records are near in the order of the distance to the nearest point of the client that lies in front of them. A window
-//! has the nearest record of each member while there is room, then the nearest of all; so a record that comes or goes
-//! changes only the windows that have it, by one record. A record that several members give counts for the first of them.
+//! A record has several points on a ring of 2^32, one in each of as many equal parts of it, so that the room in front of
+//! one of them does not decide how often it is chosen. The distance of a record is that from the client's point to the
+//! next point of the record. A window has the nearest record of each member while there is room, then the nearest of all;
+//! so a record that comes or goes changes only the windows that have it, by one record. A record that several members give
+//! counts for the first of them.
 //!
 //! The nearest of all are taken until there is room for those members only that have none yet. Which members have, the way
 //! itself tells; few clients need a search.
 //!
-//! Cost: 14 octets a record and 12 a record that is given, and four to eight for each of both; a window O(records written × points of a client), and for each
-//! member whose nearest record is not among the nearest of all a search O(members × log records) for each such point.
+//! Invariants: how many points a record has follows from the law alone, never from the set, since another number sends
+//! every client elsewhere. Whether the way met a record before follows from how far its point before is behind, so the way
+//! keeps nothing in mind.
+//!
+//! Cost: 16 octets a point and two to four in the index, and four more where several members give; a window O(records
+//! written), in few pieces of memory, and for members whose nearest record is not among the nearest of all a search
+//! O(members × log records) for each. Laying out a ring: O(points).
 
-use super::Record;
-use super::point::{PROBES, Probes};
-use std::collections::HashMap;
+use super::point::{Probe, Spread};
+use super::{Law, Record};
+use std::iter::{Chain, Take};
 
 /// Members of which the nearest record comes first, at most.
 const FIRST_MEMBERS: usize = 256;
 /// The member of records for which no member counts.
 const NOBODY: u16 = u16::MAX;
-/// Places of the index for each record, at least half as many.
-const PLACES_A_RECORD: usize = 2;
 /// Records that are passed by before members without one are searched.
 const PASSED_MOST: u32 = 16;
+/// Records of an answer below which records have more points, and among which the first is chosen: the fewer there are, the
+/// more the room in front of each point counts.
+const FEW: u32 = 16;
 
-/// Records in the order of their points.
-#[derive(Debug, PartialEq, Eq)]
-struct Points {
-    points: Box<[u64]>,
-    offsets: Box<[u32]>,
-    /// Number of the first record at or behind the begin of each of so many equal parts of the ring, a power of two.
-    index: Box<[u32]>,
+/// A point of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spot {
+    at: u32,
+    /// Distance to the last point of this record before, less one.
+    reach: u32,
+    /// The record, by its offset or by a number.
+    pub record: u32,
+    /// The member that it counts for.
+    giver: u16,
 }
 
-/// All records of a tier, and those of each member.
+impl Spot {
+    /// The point of a record in one part of the ring.
+    #[inline]
+    pub(super) fn new(point: u64, spread: Spread, part: u32, record: u32) -> Spot {
+        let before = part.checked_sub(1).unwrap_or(spread.points() - 1);
+        let at = spread.at(point, part);
+        let reach = at.wrapping_sub(spread.at(point, before)).wrapping_sub(1);
+        Spot { at, reach, record, giver: NOBODY }
+    }
+
+    /// Distance from the client.
+    #[inline]
+    pub(super) fn distance(&self, probe: Probe) -> u32 {
+        self.at.wrapping_sub(probe.at())
+    }
+
+    /// Returns true if no other point of its record is nearer to the client.
+    #[inline]
+    pub(super) fn is_first(&self, probe: Probe) -> bool {
+        self.reach >= self.distance(probe)
+    }
+
+    /// Its order around the ring, if its record has this offset.
+    pub(super) fn key(&self, offset: u32) -> (u32, u32) {
+        (self.at, offset)
+    }
+
+    /// Returns true if it lies before a place on the ring.
+    #[inline]
+    pub(super) fn is_before(&self, at: u32) -> bool {
+        self.at < at
+    }
+}
+
+/// Number of points of a record under a law.
+pub(super) fn spread(law: Law) -> Spread {
+    if law.max.is_some_and(|max| max.get() < FEW) { Spread::EIGHT } else { Spread::FOUR }
+}
+
+/// The points of all records of a tier, and which of them are each member's.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ring {
-    all: Points,
-    /// The member that each record counts for.
-    givers: Box<[u16]>,
-    members: Box<[Points]>,
+    /// What distinguishes the owner's clients from those of others.
+    pub seed: u64,
+    count: u32,
+    spots: Box<[Spot]>,
+    /// Number of the first point at or behind the begin of each of so many equal parts of the ring, a power of two.
+    index: Box<[u32]>,
+    /// Numbers of the points of each member's records; nothing where one member gives all.
+    members: Box<[Box<[u32]>]>,
     /// All members that records count for.
     missing: Missing,
 }
 
-impl Points {
-    /// Lays out records, which are sorted by their points.
-    fn new(records: &[Record]) -> Points {
-        let (points, offsets): (Vec<_>, Vec<_>) = records.iter().map(|record| (record.point, record.offset)).unzip();
-        let bits = (points.len() * PLACES_A_RECORD).checked_ilog2().unwrap_or_default();
-        let first = |part: u64| points.partition_point(|point| *point >> 1 >> (63 - bits) < part) as u32;
-        let index = (0..1 << bits).map(first).collect();
-        Points { points: points.into(), offsets: offsets.into(), index }
-    }
-
-    /// Number of the first record at or behind a point.
-    #[inline]
-    fn at(&self, probe: u64) -> usize {
-        let bits = self.index.len().ilog2();
-        let mut at = self.index[(probe >> 1 >> (63 - bits)) as usize] as usize;
-        let is_before = |at: usize| self.points.get(at).is_some_and(|point| *point < probe);
-        // Most are at the first place or at the next; which, no processor can predict.
-        at += usize::from(is_before(at));
-        while is_before(at) {
-            at += 1;
-        }
-        at
-    }
-
-    /// Distance and offset of the nearest record.
-    fn nearest(&self, probes: &Probes) -> Option<(u64, u32)> {
-        let last = self.points.len().checked_sub(1)?;
-        let behind = |probe: &u64| {
-            let at = self.at(*probe);
-            let at = if at > last { 0 } else { at };
-            (self.points[at].wrapping_sub(*probe), self.offsets[at])
-        };
-        probes.0.iter().map(behind).min()
-    }
-}
-
 impl Ring {
-    /// Lays out all records of a tier, of which the members give these.
-    pub(super) fn new(mut all: Vec<Record>, given: &[Vec<Record>]) -> Ring {
-        let mut givers: HashMap<u32, u16> = HashMap::new();
-        for (member, records) in (0..).zip(given.iter().take(FIRST_MEMBERS)) {
-            records.iter().for_each(|record| _ = *givers.entry(record.offset).or_insert(member));
+    /// Lays out all records of a tier, of which the members give these, everything in rising order of offsets.
+    pub(super) fn new(seed: u64, spread: Spread, all: &[Record], given: &[Vec<Record>]) -> Ring {
+        let given = &given[..given.len().min(FIRST_MEMBERS)];
+        let givers = givers(all, given);
+        // Part by part, so that what is written lies together.
+        let points = (0..spread.points()).flat_map(|part| {
+            let spot = move |record: &Record| Spot::new(record.point, spread, part, record.offset);
+            all.iter().zip(&givers).map(move |(record, giver)| Spot { giver: *giver, ..spot(record) })
+        });
+        let (spots, index) = lay_out(points, all.len() * spread.points() as usize);
+        let mut missing = Missing::default();
+        givers.iter().for_each(|giver| missing.add((*giver).into()));
+        let mut members = vec![Vec::new(); given.len()];
+        if missing.count > 1 || givers.contains(&NOBODY) {
+            for (number, spot) in (0..).zip(&spots) {
+                members.get_mut(usize::from(spot.giver)).into_iter().for_each(|own: &mut Vec<u32>| own.push(number));
+            }
         }
-        all.sort_unstable_by_key(|record| (record.point, record.offset));
-        let givers: Box<[u16]> =
-            all.iter().map(|record| givers.get(&record.offset).copied().unwrap_or(NOBODY)).collect();
-        let mut own = vec![Vec::new(); given.len().min(FIRST_MEMBERS)];
-        for (record, giver) in all.iter().zip(&givers) {
-            own.get_mut(usize::from(*giver)).into_iter().for_each(|own| own.push(*record));
-        }
-        let members: Box<[Points]> = own.iter().map(|own| Points::new(own)).collect();
-        Ring { all: Points::new(&all), givers, missing: Missing::new(&members), members }
+        let members = members.into_iter().map(Vec::into_boxed_slice).collect();
+        Ring { seed, count: all.len() as u32, spots: spots.into(), index: index.into(), members, missing }
     }
 
     /// Number of records.
     pub(super) fn len(&self) -> u32 {
-        self.all.points.len() as u32
+        self.count
     }
 
-    /// Octets of the records and their points.
+    /// Octets of the points.
     pub(super) fn octets(&self) -> usize {
-        let of = |points: &Points| {
-            size_of::<Points>()
-                + size_of_val(&*points.points)
-                + size_of_val(&*points.offsets)
-                + size_of_val(&*points.index)
-        };
-        of(&self.all) + size_of_val(&*self.givers) + self.members.iter().map(of).sum::<usize>()
+        let members = self.members.iter().map(|own| size_of_val(own) + size_of_val(&**own)).sum::<usize>();
+        size_of_val(&*self.spots) + size_of_val(&*self.index) + members
     }
 
-    /// The nearest records, so many of them.
+    /// The nearest records, so many of them, from one on that depends on the client: most try the first that they get.
     #[inline]
-    pub(super) fn steps(&self, probes: Probes, count: u32) -> Steps<'_> {
-        let near = Near::from_starts(&self.all.points, probes, probes.0.map(|probe| self.all.at(probe)));
-        Steps { ring: self, near, missing: self.missing.clone(), left: count }
+    pub(super) fn steps(&self, probe: Probe, count: u32) -> Turned<'_> {
+        let nearest = self.nearest(probe, count);
+        let (mut turned, passed) = (nearest.clone(), probe.choice(count.min(FEW)));
+        (0..passed).for_each(|_| _ = turned.next());
+        turned.chain(nearest.take(passed as usize))
+    }
+
+    /// The nearest records, so many of them, the nearest of all first.
+    #[inline]
+    fn nearest(&self, probe: Probe, count: u32) -> Steps<'_> {
+        let mut at = self.index[part(probe.at(), self.index.len())] as usize;
+        while self.spots.get(at).is_some_and(|spot| spot.is_before(probe.at())) {
+            at += 1;
+        }
+        let way = Way { spots: &self.spots, probe, at, left: self.spots.len() };
+        Steps { ring: self, way, missing: self.missing.clone(), left: count }
     }
 }
 
+/// The member that each record counts for: the first that gives it.
+fn givers(all: &[Record], given: &[Vec<Record>]) -> Vec<u16> {
+    let mut givers = vec![NOBODY; all.len()];
+    for (member, records) in (0..).zip(given) {
+        let mut at = 0;
+        for record in records {
+            // Most often it is the next one.
+            if all.get(at).is_some_and(|next| next.offset < record.offset) {
+                at += all[at..].partition_point(|next| next.offset < record.offset);
+            }
+            if let Some(giver) = givers.get_mut(at).filter(|giver| **giver == NOBODY) {
+                *giver = member;
+            }
+            at += 1;
+        }
+    }
+    givers
+}
+
+/// The one of so many equal parts, a power of two, in which a place on the ring lies.
+#[inline]
+fn part(at: u32, parts: usize) -> usize {
+    (u64::from(at) << parts.ilog2() >> 32) as usize
+}
+
+/// Sorts so many points; returns with them the number of the first one of each part of the ring.
+fn lay_out(points: impl Iterator<Item = Spot> + Clone, count: usize) -> (Vec<Spot>, Vec<u32>) {
+    let parts = 1 << count.checked_ilog2().unwrap_or_default();
+    let mut index = vec![0; parts];
+    points.clone().for_each(|spot| index[part(spot.at, parts)] += 1);
+    let mut begin = 0;
+    index.iter_mut().for_each(|number| begin += std::mem::replace(number, begin));
+    let mut spots = vec![Spot::default(); count];
+    for spot in points {
+        let next = &mut index[part(spot.at, parts)];
+        spots[*next as usize] = spot;
+        *next += 1;
+    }
+    // Each number now is where its part ends.
+    let mut begin = 0;
+    for end in &mut index {
+        spots[begin as usize..*end as usize].sort_unstable_by_key(|spot| spot.key(spot.record));
+        begin = std::mem::replace(end, begin);
+    }
+    (spots, index)
+}
+
 /// Members of which an answer has no record yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Missing {
     /// A bit for each.
     bits: [u64; FIRST_MEMBERS / 64],
@@ -130,14 +208,12 @@ struct Missing {
 }
 
 impl Missing {
-    /// All that have records.
-    fn new(members: &[Points]) -> Missing {
-        let mut missing = Missing { bits: [0; FIRST_MEMBERS / 64], count: 0 };
-        for (number, _) in members.iter().enumerate().filter(|(_, member)| !member.points.is_empty()) {
-            missing.bits[number / 64] |= 1 << (number % 64);
-            missing.count += 1;
+    /// Adds a member; numbers that no member has are left out.
+    fn add(&mut self, member: usize) {
+        if let Some(bits) = self.bits.get_mut(member / 64) {
+            self.count += u32::from(*bits >> (member % 64) & 1 == 0);
+            *bits |= 1 << (member % 64);
         }
-        missing
     }
 
     /// Returns true if a member is one of them.
@@ -158,11 +234,14 @@ impl Missing {
     }
 }
 
+/// The way through the records of an answer, which begins at any of them.
+pub(super) type Turned<'s> = Chain<Steps<'s>, Take<Steps<'s>>>;
+
 /// The way from near records to far ones.
 #[derive(Clone)]
 pub(super) struct Steps<'s> {
     ring: &'s Ring,
-    near: Near<'s>,
+    way: Way<'s>,
     missing: Missing,
     /// Records that may still come.
     left: u32,
@@ -172,11 +251,17 @@ impl Steps<'_> {
     /// The nearest of the records of missing members.
     #[cold]
     fn search(&mut self) -> Option<u32> {
-        let nearest = |(number, member): (usize, &Points)| Some((member.nearest(&self.near.probes)?, number));
-        let members = self.ring.members.iter().enumerate().filter(|(number, _)| self.missing.contains(*number));
-        let ((_, offset), number) = members.filter_map(nearest).min()?;
-        self.missing.remove(number);
-        Some(offset)
+        let (spots, probe) = (&self.ring.spots, self.way.probe);
+        let nearest = |(member, own): (usize, &[u32])| {
+            let at = own.partition_point(|number| spots[*number as usize].is_before(probe.at()));
+            let spot = &spots[*own.get(at).or(own.first())? as usize];
+            Some((spot.distance(probe), spot.record, member))
+        };
+        let members =
+            self.ring.members.iter().map(|own| &**own).enumerate().filter(|(member, _)| self.missing.contains(*member));
+        let (_, record, member) = members.filter_map(nearest).min()?;
+        self.missing.remove(member);
+        Some(record)
     }
 }
 
@@ -188,86 +273,53 @@ impl Iterator for Steps<'_> {
         let has_room = self.left > self.missing.count;
         self.left = self.left.checked_sub(1)?;
         for _ in 0..PASSED_MOST {
-            let at = self.near.next()?;
+            let spot = self.way.next()?;
             // With room for the missing ones only, the others' records are passed by.
-            if self.missing.remove(self.ring.givers[at].into()) || has_room {
-                return Some(self.ring.all.offsets[at]);
+            if self.missing.remove(spot.giver.into()) || has_room {
+                return Some(spot.record);
             }
         }
         self.search()
     }
 }
 
-//--- Near ---
-
-/// The records between a point of the client and the next.
-#[derive(Clone, Copy, Default)]
-struct Arc {
-    position: u32,
-    left: u32,
-}
-
-/// The numbers of records at rising points, from the nearest to the points of a client to the farthest.
+/// The way around the ring, from record to record.
 #[derive(Clone)]
-pub(super) struct Near<'s> {
-    points: &'s [u64],
-    probes: Probes,
-    arcs: [Arc; PROBES],
-    /// Distance of the next record of each arc, with the number of the arc in its last bits; the greatest where there is
-    /// none. So the least of them says all, without a branch.
-    distances: [u64; PROBES],
+pub(super) struct Way<'s> {
+    spots: &'s [Spot],
+    probe: Probe,
+    /// The next point, and how many there are still to come.
+    at: usize,
+    left: usize,
 }
 
-/// Bits of the number of an arc.
-const ARC: u64 = PROBES as u64 - 1;
-
-impl<'s> Near<'s> {
-    /// Divides the ring among the points of the client.
-    pub(super) fn new(points: &'s [u64], probes: Probes) -> Near<'s> {
-        Near::from_starts(points, probes, probes.0.map(|probe| points.partition_point(|point| *point < probe)))
-    }
-
-    /// Divides the ring at the first records at or behind the points of the client.
-    #[inline]
-    fn from_starts(points: &'s [u64], probes: Probes, starts: [usize; PROBES]) -> Near<'s> {
-        let arcs = std::array::from_fn(|index| {
-            let next = starts.get(index + 1).copied().unwrap_or(points.len() + starts[0]);
-            let position = if starts[index] < points.len() { starts[index] } else { 0 };
-            Arc { position: position as u32, left: (next - starts[index]) as u32 }
-        });
-        let mut near = Near { points, probes, arcs, distances: [u64::MAX; PROBES] };
-        (0..PROBES).for_each(|index| near.measure(index));
-        near
-    }
-
-    /// Measures the distance of the next record of an arc.
-    #[inline]
-    fn measure(&mut self, index: usize) {
-        let Arc { position, left } = self.arcs[index];
-        self.distances[index] = match left {
-            0 => u64::MAX,
-            _ => self.points[position as usize].wrapping_sub(self.probes.0[index]) & !ARC | index as u64,
-        };
+impl<'s> Way<'s> {
+    /// The way among the points of a run.
+    pub(super) fn new(spots: &'s [Spot], probe: Probe) -> Way<'s> {
+        let at = spots.partition_point(|spot| spot.is_before(probe.at()));
+        Way { spots, probe, at, left: spots.len() }
     }
 }
 
-impl Iterator for Near<'_> {
-    type Item = usize;
+impl<'s> Iterator for Way<'s> {
+    type Item = &'s Spot;
 
     #[inline]
-    fn next(&mut self) -> Option<usize> {
-        // In pairs, none of which waits for another.
-        let [a, b, c, d, e, f, g, h] = self.distances;
-        let least = a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)));
-        let mut nearest = (least & ARC) as usize;
-        if self.arcs[nearest].left == 0 {
-            // A record can be as far away as none.
-            nearest = self.arcs.iter().position(|arc| arc.left > 0)?;
+    fn next(&mut self) -> Option<&'s Spot> {
+        while self.left > 0 {
+            self.left -= 1;
+            let spot = match self.spots.get(self.at) {
+                Some(spot) => spot,
+                None => {
+                    self.at = 0;
+                    self.spots.first()?
+                }
+            };
+            self.at += 1;
+            if spot.is_first(self.probe) {
+                return Some(spot);
+            }
         }
-        let Arc { position, left } = self.arcs[nearest];
-        let next = if position as usize + 1 < self.points.len() { position + 1 } else { 0 };
-        self.arcs[nearest] = Arc { position: next, left: left - 1 };
-        self.measure(nearest);
-        Some(position as usize)
+        None
     }
 }

@@ -6,12 +6,13 @@
 //! Invariants: every record of the set is in a run, those that nobody gives in the last; a [`Steered`] is only made where
 //! clients can get different answers; where all runs have one priority and none is private, each member has one.
 //!
-//! Cost: O(records and givers × log) to make; four octets a record and giver, 12 where clients have points or members
-//! share records, and 24 a run.
+//! Cost: O(records and givers × log) to make; four octets a record and giver, eight more where members share records,
+//! 16 more for each point of a record where clients have points, and 24 a run.
 //!
 //! RFCs: 2782 (priorities).
 
-use super::{Pick, Prefer, Record, Services, Steering};
+use super::ring::{self, Spot};
+use super::{Law, Pick, Prefer, Record, Services, Steering};
 use std::collections::HashSet;
 
 /// The member of records that nobody gives at present.
@@ -39,12 +40,16 @@ pub(super) struct Run {
 pub(super) struct Steered {
     pub steering: Steering,
     pub pick: Pick,
+    /// What distinguishes the owner's clients from those of others.
+    pub seed: u64,
     /// By member and priority.
     pub runs: Box<[Run]>,
-    /// Offsets of the records, run by run, in the order of their points.
+    /// Offsets of the records, run by run, in the order of their hashes.
     pub offsets: Box<[u32]>,
-    /// The points; empty where nothing goes by them.
+    /// The hashes; empty where members share no records.
     pub points: Box<[u64]>,
+    /// The points of the records, by their numbers here, run by run; empty where clients have none.
+    spots: Box<[Spot]>,
     /// True if records stand in several runs.
     pub is_shared: bool,
     /// True if each member has one run of its own, which every client may have and takes in turns.
@@ -71,8 +76,9 @@ pub struct Given {
 impl Steered {
     /// Lays out a set's records, which are given so by the members. None where all clients get the same.
     pub(super) fn new(
+        seed: u64,
         steering: Steering,
-        pick: Pick,
+        law: Law,
         records: &[Record],
         given: &[Given],
         rest: impl Fn(u32) -> Box<[u8]>,
@@ -98,15 +104,17 @@ impl Steered {
         }
         let mut made = Steered {
             steering,
-            pick,
+            pick: law.pick,
+            seed,
             runs: [].into(),
             offsets: [].into(),
             points: [].into(),
+            spots: [].into(),
             is_shared,
             is_simple: false,
             lately: (0..).zip(given).filter(|(_, given)| given.is_lately).map(|(member, _)| member).collect(),
         };
-        let (mut runs, mut offsets, mut points) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut runs, mut offsets, mut points, mut spots) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let all = (0..).zip(given).chain([(NOBODY, &nobody)]).filter(|(_, given)| !given.records.is_empty());
         for (member, given) in all {
             let is_private = |number: u32| given.private.binary_search(&number).is_ok();
@@ -126,6 +134,14 @@ impl Steered {
                 let start = offsets.len() as u32;
                 offsets.extend(run.iter().map(|number| records[*number as usize].offset));
                 points.extend(run.iter().map(|number| records[*number as usize].point));
+                if law.pick == Pick::Client {
+                    let (begin, spread) = (spots.len(), ring::spread(law));
+                    let own = (start..).zip(&points[start as usize..]);
+                    spots.extend(own.flat_map(|(number, point)| {
+                        (0..spread.points()).map(move |part| Spot::new(*point, spread, part, number))
+                    }));
+                    spots[begin..].sort_unstable_by_key(|spot| spot.key(offsets[spot.record as usize]));
+                }
                 let is_counted = |number: &&u32| given.held.binary_search(number).is_err();
                 runs.push(Run {
                     member,
@@ -139,9 +155,9 @@ impl Steered {
             }
         }
         let is_usual = |run: &Run| !run.is_private && run.share == 0 && run.priority == runs[0].priority;
-        made.is_simple = !is_shared && pick == Pick::Rotate && runs.iter().all(is_usual);
-        (made.runs, made.offsets) = (runs.into(), offsets.into());
-        if is_shared || pick == Pick::Client {
+        made.is_simple = !is_shared && law.pick == Pick::Rotate && runs.iter().all(is_usual);
+        (made.runs, made.offsets, made.spots) = (runs.into(), offsets.into(), spots.into());
+        if is_shared {
             made.points = points.into();
         }
         Some(made)
@@ -150,7 +166,13 @@ impl Steered {
     /// Octets in memory.
     pub(super) fn octets(&self) -> usize {
         let parts = size_of_val(&*self.runs) + size_of_val(&*self.offsets) + size_of_val(&*self.points);
-        size_of::<Steered>() + parts + size_of_val(&*self.lately)
+        size_of::<Steered>() + parts + size_of_val(&*self.spots) + size_of_val(&*self.lately)
+    }
+
+    /// The points of the records of a run, around the ring.
+    pub(super) fn spots(&self, run: &Run) -> &[Spot] {
+        let each = self.spots.len() / self.offsets.len().max(1);
+        &self.spots[run.start as usize * each..run.end as usize * each]
     }
 
     /// Returns true if the home of the client decides.

@@ -1,7 +1,7 @@
 //! Laws of windows.
 
 use super::*;
-use crate::select::point::Client;
+use crate::select::point::{Client, Spread, seed};
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::rr::RRset;
@@ -76,6 +76,34 @@ fn windows_take_turns_equally() {
     }
 }
 
+proptest::proptest! {
+    /// What follows a change is what would be made anew.
+    #[test]
+    fn circles_follow_their_sets(
+        gone in proptest::collection::btree_set(0..600u32, 0..12),
+        come in proptest::collection::btree_set(0..1_400u32, 0..12),
+        wide: bool,
+    ) {
+        let set_of = |numbers: &mut dyn Iterator<Item = u32>| match wide {
+            false => RRset::build(rtype::A, 30, numbers.map(u32::to_be_bytes).collect()).unwrap(),
+            true => RRset::build(rtype::AAAA, 30, numbers.map(|number| u128::from(number).to_be_bytes()).collect()).unwrap(),
+        };
+        let even = |number: &u32| 2 * number;
+        let before = set_of(&mut (0..600).map(|number| even(&number)));
+        let after = set_of(&mut (0..600).filter(|number| !gone.contains(number)).map(|number| even(&number)).chain(come));
+        let all = |set: &RRset| select(set, law(100, Pick::Rotate), &[(0..set.count).collect()]).unwrap();
+        let followed = all(&before).follow(owner().as_wire(), before.as_set(), after.as_set());
+        proptest::prop_assert_eq!(followed, Some(all(&after)));
+    }
+}
+
+#[test]
+fn sets_of_several_members_are_laid_out_anew() {
+    let (before, after) = (addresses(600), addresses(601));
+    let selection = select(&before, law(100, Pick::Rotate), &shares(600, &[1, 1])).unwrap();
+    assert_eq!(selection.follow(owner().as_wire(), before.as_set(), after.as_set()), None);
+}
+
 #[test]
 fn a_window_has_each_members_share() {
     let (set, gives) = (addresses(1110), shares(1110, &[1, 10, 100]));
@@ -143,20 +171,76 @@ fn a_client_keeps_its_records() {
     assert!(changed > 0);
 }
 
+#[test]
+fn clients_are_spread_over_the_records() {
+    for (count, most, clients) in [(101, 8, 10_000), (5_000, 8, 100_000), (5_000, 100, 10_000), (100_000, 16, 300_000)]
+    {
+        let (set, gives) = (addresses(count), shares(count, &[1, 1, 1]));
+        let selection = select(&set, law(most, Pick::Client), &gives).unwrap();
+        let (mut loads, mut leads) = (vec![0; count as usize], vec![0; count as usize]);
+        for client in 0..clients {
+            let window = chosen(&selection, 0, client * 256);
+            window.iter().for_each(|offset| loads[(offset / 5) as usize] += 1);
+            leads[(window[0] / 5) as usize] += 1;
+        }
+        // Most clients try the first record that they get.
+        for (times, records, chance) in [(loads, most, 4.0), (leads, 1, 6.0)] {
+            let average = f64::from(clients * records) / f64::from(count);
+            // What chance does to so few answers is not the ring's.
+            let chance: f64 = chance * average.sqrt();
+            let range = average / 2.0 - chance..=average * 2.0 + chance;
+            for times in times {
+                assert!(range.contains(&f64::from(times)), "{count} {most}: {times} of {average} on average");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_that_leaves_changes_the_answers_that_had_it() {
+    for (count, parts, most) in [(200, &[1, 20][..], 16), (120, &[1, 1, 3, 3, 9, 27, 60], 8), (150, &[1], 100)] {
+        let (set, gives) = (addresses(count), shares(count, parts));
+        let all = select(&set, law(most, Pick::Client), &gives).unwrap();
+        let rdatas = |set: &RRset, window: Vec<u32>| -> std::collections::BTreeSet<Vec<u8>> {
+            window.into_iter().map(|offset| set.as_set().at(offset).to_vec()).collect()
+        };
+        for gone in (0..count).step_by(3) {
+            let left = set.as_set().at(gone * 5).to_vec();
+            let rest = set.rdatas().filter(|rdata| *rdata != left).map(<[u8]>::to_vec).collect();
+            let smaller = RRset::build(rtype::A, 30, rest).unwrap();
+            let without = |numbers: &Vec<u32>| -> Vec<u32> {
+                let others = numbers.iter().filter(|number| **number != gone);
+                others.map(|number| number - u32::from(*number > gone)).collect()
+            };
+            let fewer: Vec<Vec<u32>> = gives.iter().map(without).collect();
+            let after = select(&smaller, law(most, Pick::Client), &fewer).unwrap();
+            for client in (0..100u32).map(|client| client * 7919) {
+                let (before, now) =
+                    (rdatas(&set, chosen(&all, 0, client)), rdatas(&smaller, chosen(&after, 0, client)));
+                match before.contains(&left) {
+                    true => assert_eq!(before.difference(&now).collect::<Vec<_>>(), [&left]),
+                    false => assert_eq!(before, now),
+                }
+            }
+        }
+    }
+}
+
 /// The same as the text says: from all distances.
 fn nearest(set: &RRset, gives: &[Vec<u32>], max: usize, client: u32) -> Vec<u32> {
     let owner = owner();
-    let points = Client::from_source(std::net::IpAddr::V4(client.into())).probes(&[owner.as_wire()]);
+    let probe = Client::from_source(std::net::IpAddr::V4(client.into())).probe(seed(owner.as_wire())).at();
+    let spread = if max < 16 { Spread::EIGHT } else { Spread::FOUR };
     let distance = |rdata: &[u8]| {
         let point = point(owner.as_wire(), rtype::A, rdata);
-        points.0.iter().map(|probe| point.wrapping_sub(*probe)).min().unwrap()
+        (0..spread.points()).map(|part| spread.at(point, part).wrapping_sub(probe)).min().unwrap()
     };
-    let mut all: Vec<(u64, u32)> =
+    let mut all: Vec<(u32, u32)> =
         set.as_set().with_offsets().map(|(offset, rdata)| (distance(rdata), offset)).collect();
     all.sort_unstable();
     let giver = |offset: u32| gives.iter().position(|gives| gives.contains(&(offset / 5)));
     let mut seen = std::collections::HashSet::new();
-    let is_first = |(_, offset): &&(u64, u32)| giver(*offset).is_some_and(|giver| seen.insert(giver));
+    let is_first = |(_, offset): &&(u32, u32)| giver(*offset).is_some_and(|giver| seen.insert(giver));
     let mut window: Vec<u32> = all.iter().filter(is_first).map(|(_, offset)| *offset).take(max).collect();
     let rest: Vec<u32> = all.iter().map(|(_, offset)| *offset).filter(|offset| !window.contains(offset)).collect();
     window.extend(rest.into_iter().take(max - window.len()));
@@ -236,8 +320,19 @@ fn what_holds_zones_together_is_never_cut() {
 #[test]
 fn points_are_what_they_were() {
     assert_eq!(point(owner().as_wire(), rtype::A, &[10, 0, 0, 1]), 0x25be_3996_35de_b9a1);
-    let probes = Client::from_source([192, 0, 2, 1].into()).probes(&[owner().as_wire()]);
-    assert_eq!(probes.0[..2], [0x1b6c_eb3f_9c22_2c02, 0x1f02_96b9_1df7_0b61]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|part| Spread::FOUR.at(0x25be_3996_35de_b9a1, part)),
+        [0x1aab_6f7d, 0x7127_dc4d, 0xbcfa_06ac, 0xf97b_1b21]
+    );
+    assert_eq!(
+        [0, 3, 7].map(|part| Spread::EIGHT.at(0x25be_3996_35de_b9a1, part)),
+        [0x0d55_b7be, 0x7cbd_8d90, 0xf7c9_cf28]
+    );
+    let client = Client::from_source([192, 0, 2, 1].into());
+    let probe = client.probe(seed(owner().as_wire()));
+    assert_eq!((probe.at(), probe.choice(1000)), (0x546c_8c73, 583));
+    let subnet = Client::from_subnet([192, 0, 2, 0].into());
+    assert_ne!(subnet.probe(7).at(), Client::from_source([192, 0, 2, 0].into()).probe(7).at());
     let mapped = Client::from_source("::ffff:192.0.2.1".parse().unwrap());
     assert_eq!(mapped, Client::from_source([192, 0, 2, 1].into()));
 }

@@ -318,7 +318,14 @@ async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sendi
         return response;
     }
     match (path, &context.site) {
-        (METRICS, _) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", context.metrics.render()),
+        (METRICS, _) => {
+            let metrics = context.metrics.clone();
+            // It takes longer with many zones, and other tasks wait for this thread.
+            match tokio::task::spawn_blocking(move || metrics.render()).await {
+                Ok(page) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
+                Err(error) => whole(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+            }
+        }
         (HEALTH, _) => whole(StatusCode::OK, PLAIN, "ok\n"),
         (READINESS, _) => match (context.ready)() {
             Ok(()) => whole(StatusCode::OK, PLAIN, "ok\n"),

@@ -277,6 +277,9 @@ impl Responder {
     /// Counts a request for a transfer by what became of it.
     pub fn count(&self, zone: &str, kind: Kind, result: &str) {
         self.metrics.xfr_served.with_label_values(&[zone, kind.label(), result]).inc();
+        if result == "ok" {
+            self.metrics.sent.count(zone, kind.label());
+        }
     }
 }
 

@@ -20,9 +20,9 @@
 //! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
 
 use crate::publish::{Published, Served, State};
-use crate::zone::{Delta, Record, Soa, Zone};
+use crate::zone::{Delta, OpenDelta, Record, Soa, Zone};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use wire::message::{
     self, ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags,
     Section, rcode,
@@ -160,7 +160,7 @@ pub fn decide(published: &Published, request: &Request, message: &[u8], client: 
         }
         (Some(_), Some(_)) if client.datagram => return Verdict::Soa { zone, truncated: true },
         (Some(theirs), Some(_)) => match differences(served, &zone, &theirs) {
-            Some(deltas) => (Kind::Ixfr, deltas),
+            Some(deltas) => (Kind::Ixfr, deltas.into_iter().map(|delta| (delta, OnceLock::new())).collect()),
             None => (Kind::IxfrFull, Vec::new()),
         },
         _ => (Kind::Axfr, Vec::new()),
@@ -172,7 +172,7 @@ pub fn decide(published: &Published, request: &Request, message: &[u8], client: 
 fn differences(served: &Served, zone: &Zone, theirs: &[u8]) -> Option<Vec<Arc<Delta>>> {
     let deltas = served.outgoing.ixfr.then(|| served.history.since(theirs))??;
     let arrives = deltas.last().is_some_and(|delta| &delta.to == zone.soa_rrset());
-    let size = |delta: &Arc<Delta>| 2 + u64::from(delta.removed.records()) + u64::from(delta.added.records());
+    let size = |delta: &Arc<Delta>| 2 + delta.records() as u64;
     // RFC 1995 section 4 leaves the choice; the shorter is the better one.
     let worth_while = deltas.iter().map(size).sum::<u64>() <= zone.records;
     (arrives && worth_while).then_some(deltas)
@@ -199,8 +199,8 @@ pub struct Transfer {
     /// The version that the client has, if it says so.
     pub from: Option<Serial>,
     pub zone: Arc<Zone>,
-    /// Differences to send; empty where the whole zone is sent.
-    deltas: Vec<Arc<Delta>>,
+    /// Differences to send, each unpacked when its turn comes; empty where the whole zone is sent.
+    deltas: Vec<(Arc<Delta>, OnceLock<OpenDelta>)>,
     pub request: Request,
 }
 
@@ -250,13 +250,13 @@ impl Transfer {
     /// The newest SOA, the differences between it and their own two SOA, and the newest SOA again (RFC 1995 section 4).
     fn differences<'a>(&'a self) -> impl FnMut(&mut Vec<Item<'a>>) + Send + 'a {
         let soa = |rrset| std::iter::once(self.soa(rrset));
-        let parts = move |delta: &'a Delta| {
-            let Delta { from, to, removed, added, .. } = delta;
+        let parts = move |(delta, open): &'a (Arc<Delta>, OnceLock<OpenDelta>)| {
+            let OpenDelta { delta, removed, added } = open.get_or_init(|| OpenDelta::new(delta));
+            let (from, to) = (&delta.from, &delta.to);
             soa(from).chain(removed.iter().map(Item::of)).chain(soa(to)).chain(added.iter().map(Item::of))
         };
         let newest = self.zone.soa_rrset();
-        let mut records =
-            soa(newest).chain(self.deltas.iter().map(|delta| &**delta).flat_map(parts)).chain(soa(newest));
+        let mut records = soa(newest).chain(self.deltas.iter().flat_map(parts)).chain(soa(newest));
         move |items| items.extend(records.by_ref().take(RECORDS_AT_ONCE))
     }
 

@@ -204,6 +204,13 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Writes everything that a folder's file system holds to the medium: for many files that is one wait instead of several
+/// for each.
+pub fn sync_all_below(root: &Path) -> io::Result<()> {
+    rustix::fs::syncfs(File::open(root)?)?;
+    Ok(())
+}
+
 /// Reads part of a file.
 pub fn read_range(path: &Path, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;

@@ -218,9 +218,13 @@ impl Inbox {
         });
     }
 
-    /// Hands over a confirmation.
+    /// Hands over a confirmation. The writer, which looks at its folder every few seconds, takes those of many zones
+    /// together then: nobody waits for them.
     pub fn refreshed(&self, zone: &Name, time: SystemTime) {
-        self.hand_over(|waiting| waiting.backlog(zone).refreshed = Some(time));
+        let mut waiting = self.lock();
+        if waiting.ended == 0 {
+            waiting.backlog(zone).refreshed = Some(time);
+        }
     }
 
     /// Hands over what is to be kept of regions; what it does not tell stays as it was.
@@ -298,6 +302,11 @@ impl Inbox {
         let waited = self.moved.wait_timeout_while(waiting, patience, is_any_coming);
         let waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         waiting.ended == 0 && waiting.outstanding.range(..=last).next().is_none()
+    }
+
+    /// Number of things that are not yet on disk.
+    pub fn outstanding(&self) -> usize {
+        self.lock().outstanding.len()
     }
 
     /// Returns true if the disk does not answer.

@@ -72,7 +72,7 @@ impl Past {
             let time = step.at.unwrap_or(std::time::UNIX_EPOCH);
             frame::push(&mut bytes, Kind::Version, time, |out| write_step(step, out));
         }
-        if follows && self.end <= MIN_BYTES.max(history.bytes() as u64) {
+        if follows && self.end <= MIN_BYTES.max(history.len_bytes() as u64) {
             if new > 0 {
                 disk.write_at(&path(folder, self.number), self.end, self.end, &bytes)?;
                 self.end += bytes.len() as u64;

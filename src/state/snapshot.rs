@@ -50,8 +50,8 @@ pub struct Snapshot {
     pub zone: Zone,
 }
 
-/// Writes a snapshot into a new file, down to the medium. Returns its length.
-pub fn write(disk: &Disk, path: &Path, generation: u64, refreshed: SystemTime, zone: &Zone) -> io::Result<u64> {
+/// Writes a snapshot into a new file, which has yet to be sent to the medium. Returns the file and its length.
+pub fn write(disk: &Disk, path: &Path, generation: u64, refreshed: SystemTime, zone: &Zone) -> io::Result<(File, u64)> {
     let mut out = Output {
         disk,
         file: disk.create(path)?,
@@ -69,8 +69,7 @@ pub fn write(disk: &Disk, path: &Path, generation: u64, refreshed: SystemTime, z
     let crc = out.crc.clone().finalize();
     out.write_all(&crc.to_be_bytes())?;
     out.flush()?;
-    out.file.sync_data()?;
-    Ok(out.length)
+    Ok((out.file, out.length))
 }
 
 /// The generation that bytes claim, if they may be a snapshot.
@@ -142,7 +141,7 @@ mod tests {
         let disk = Disk::open(folder.path()).unwrap();
         let zone = zone("z.", text);
         let path = folder.path().join("snapshot");
-        let length = write(&disk, &path, 7, from_millis(5), &zone).unwrap();
+        let (_, length) = write(&disk, &path, 7, from_millis(5), &zone).unwrap();
         let bytes = std::fs::read(path).unwrap();
         assert_eq!(bytes.len() as u64, length);
         (zone, bytes)

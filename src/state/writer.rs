@@ -33,8 +33,8 @@ use wire::name::Name;
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time that the builder may be at one thing before the disk is held to hang.
 const MAX_SILENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
-/// Interval at which the writer looks whether its folder is still there.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval at which the writer looks whether its folder is still there, and takes confirmations.
+const LOOK_INTERVAL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// Records that are in a snapshot soon: a barrier waits for no more than that.
 const QUICK_RECORDS: u64 = 10_000;
 
@@ -90,7 +90,7 @@ impl Writer {
 
     /// Begins with a folder that cannot be written; it is tried with the regions' file.
     pub fn refuse_folder(&mut self, error: &StateError) {
-        self.refused_regions = Some((self.regions.distrust(), 0));
+        self.refused_regions = Some(self.all_regions());
         self.failures.note(None, "open", error.to_string());
     }
 
@@ -175,8 +175,8 @@ impl Writer {
         }
         self.is_lost = false;
         tracing::warn!("{} was gone; everything is written into it anew", self.shared.disk.root().display());
-        let regions = self.regions.distrust();
-        self.save_regions(regions, 0);
+        let (regions, number) = self.all_regions();
+        self.save_regions(regions, number);
         for (name, mut entry) in std::mem::take(&mut self.zones) {
             entry.want_newest(true);
             self.close(name, entry);
@@ -351,7 +351,10 @@ impl Writer {
         match result.and_then(|lengths| entry.switch(&self.shared.disk, building, generation, lengths)) {
             Ok(()) => {
                 let (folder, journal) = (entry.folder.clone(), journal_path(&entry.folder, generation));
-                let _ = self.jobs.send(Job::Clean { folder, journal: journal.clone(), old });
+                // Of a first snapshot there is nothing to remove.
+                if let Some(old) = old {
+                    let _ = self.jobs.send(Job::Clean { folder, journal: journal.clone(), old });
+                }
                 entry.failed = false;
                 self.note_written(Some(name.clone()), journal);
                 // Another one may be wanted, if the disk refused a step in the meantime.
@@ -376,6 +379,16 @@ impl Writer {
     }
 
     //--- Regions ---
+
+    /// Everything that is to be kept of regions, for a file that is not there any more: what was written, with what the
+    /// disk has refused since, and the number of that.
+    fn all_regions(&mut self) -> (NewFacts, u64) {
+        let written = self.regions.distrust();
+        match self.refused_regions.take() {
+            Some((refused, number)) => (refused.over(written), number),
+            None => (written, 0),
+        }
+    }
 
     /// Writes what is to be kept of regions.
     fn save_regions(&mut self, mut regions: NewFacts, number: u64) {

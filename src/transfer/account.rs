@@ -56,13 +56,12 @@ impl Accounts {
     pub fn new(shared: Arc<Shared>) -> Accounts {
         let (zone, metrics) = (shared.plan.zone.to_string(), shared.facilities.metrics.clone());
         let primaries: Vec<_> = shared.plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
-        metrics.transfer_held.with_label_values(&[&zone]).set(0);
-        metrics.transfer_regressed.with_label_values(&[&zone]).set(0);
-        metrics.records_in_doubt.with_label_values(&[&zone]).set(0);
-        metrics.memory_refused.with_label_values(&[&zone]).set(0);
-        // So that the first one shows as a change.
-        metrics.doubt_questions.with_label_values(&[&zone]).inc_by(0);
-        metrics.removals_vetoed.with_label_values(&[&zone]).inc_by(0);
+        // A task before this one may have left faults.
+        for family in
+            [&metrics.transfer_held, &metrics.transfer_regressed, &metrics.records_in_doubt, &metrics.memory_refused]
+        {
+            family.set(&[&zone], 0);
+        }
         Accounts { zone, differences: vec![None; primaries.len()], primaries, metrics, shared }
     }
 
@@ -108,7 +107,7 @@ impl Accounts {
         match &result {
             Ok(_) => {
                 let labels = [self.zone(), self.primary(index), kind.label()];
-                self.metrics.transfer_success.with_label_values(&labels).set(unix_seconds(SystemTime::now()));
+                self.metrics.transfer_success.set(&labels, unix_seconds(SystemTime::now()));
             }
             Err(error) => self.note_failure(index, kind, error),
         }
@@ -126,7 +125,7 @@ impl Accounts {
         let (zone, primary, kind, reason) = (self.zone(), self.primary(index), kind.label(), error.reason());
         self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
         if matches!(error, TransferError::Memory(_)) {
-            self.metrics.memory_refused.with_label_values(&[zone]).set(1);
+            self.metrics.memory_refused.set(&[zone], 1);
         }
         let mut status = self.shared.status();
         if kind != Kind::Soa.label() {
@@ -134,7 +133,7 @@ impl Accounts {
         }
         let status = &mut status.primaries[index];
         status.failures = status.failures.saturating_add(1);
-        self.metrics.primary_failures.with_label_values(&[zone, primary]).set(status.failures.into());
+        self.metrics.primary_failures.set(&[zone, primary], status.failures.into());
         status.result = error.to_string();
         if status.reason == Some(reason) {
             debug!(%zone, %primary, kind, reason, "{error}");
@@ -168,7 +167,7 @@ impl Accounts {
     /// Notes what a primary's serial is.
     pub fn note_serial(&self, index: usize, serial: Serial) {
         let labels = [self.zone(), self.primary(index)];
-        self.metrics.zone_primary_serial.with_label_values(&labels).set(i64::from(serial.0));
+        self.metrics.zone_primary_serial.set(&labels, i64::from(serial.0));
         self.shared.status().primaries[index].announced = Some(serial);
     }
 
@@ -180,19 +179,21 @@ impl Accounts {
         if status.failures > 0 {
             info!(%zone, %primary, failures = status.failures, "the primary is well again: {result}");
         }
-        self.metrics.primary_failures.with_label_values(&[zone, primary]).set(0);
-        self.metrics.memory_refused.with_label_values(&[zone]).set(0);
+        self.metrics.primary_failures.set(&[zone, primary], 0);
+        self.metrics.memory_refused.set(&[zone], 0);
         status.success = Some(unix_seconds(SystemTime::now()));
         (status.failures, status.reason, status.result) = (0, None, result);
     }
 
     /// Counts a transfer that is published.
     pub fn note_transfer(&self, kind: Kind, records: u64, bytes: u64, elapsed: Duration) {
-        self.metrics.transfer_bytes.with_label_values(&[self.zone()]).inc_by(bytes);
-        self.metrics.transfer_duration.with_label_values(&[self.zone(), kind.label()]).observe(elapsed.as_secs_f64());
+        self.metrics.transfer_bytes.count(&[self.zone()], bytes);
+        self.metrics.transfer_duration.with_label_values(&[kind.label()]).observe(elapsed.as_secs_f64());
         let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let note = TransferNote { records, bytes, milliseconds, ..failed(kind.label(), "ok") };
-        self.shared.status().remember(note);
+        let mut status = self.shared.status();
+        status.received.count(kind.label());
+        status.remember(note);
     }
 
     /// Counts what a version brought: what a zone cannot hold, names that were not as the serial promised, and steps of
@@ -210,10 +211,10 @@ impl Accounts {
             ("oversized", oversized),
         ];
         for (kind, count) in kinds {
-            self.metrics.transfer_anomalies.with_label_values(&[self.zone(), kind]).inc_by(count);
+            self.metrics.transfer_anomalies.count(&[self.zone(), kind], count);
         }
-        self.metrics.audit_drift.with_label_values(&[self.zone()]).inc_by(drift);
-        self.metrics.ixfr_noop_changes.with_label_values(&[self.zone()]).inc_by(noop_changes);
+        self.metrics.audit_drift.count(&[self.zone()], drift);
+        self.metrics.ixfr_noop_changes.count(&[self.zone()], noop_changes);
     }
 
     /// Counts what was done about removals in doubt.
@@ -224,8 +225,8 @@ impl Accounts {
             info!(zone = %self.zone, primary = %self.primary(index), questions, vetoed, unanswered,
                   "the primary was asked for records whose removal is in doubt; those that it has stay, and those for which it gives no answer");
         }
-        self.metrics.doubt_questions.with_label_values(&[self.zone()]).inc_by(questions);
-        self.metrics.removals_vetoed.with_label_values(&[self.zone()]).inc_by(vetoed);
+        self.metrics.doubt_questions.count(&[self.zone()], questions);
+        self.metrics.removals_vetoed.count(&[self.zone()], vetoed);
         let mut status = self.shared.status();
         status.doubts.questions += questions;
         status.doubts.vetoed += vetoed;
@@ -233,14 +234,14 @@ impl Accounts {
 
     /// Notes how many records stay although their removal was announced, because nobody says whether they are gone.
     pub fn note_in_doubt(&self, records: usize) {
-        self.metrics.records_in_doubt.with_label_values(&[self.zone()]).set(records as i64);
+        self.metrics.records_in_doubt.set(&[self.zone()], records as i64);
         self.shared.status().doubts.records = records as u64;
     }
 
     /// Notes whether a version waits for confirmation, and whether our copy is kept against primaries that are all older.
     pub fn note_waiting(&self, held: bool, older: bool) {
-        self.metrics.transfer_held.with_label_values(&[self.zone()]).set(i64::from(held));
-        self.metrics.transfer_regressed.with_label_values(&[self.zone()]).set(i64::from(older));
+        self.metrics.transfer_held.set(&[self.zone()], i64::from(held));
+        self.metrics.transfer_regressed.set(&[self.zone()], i64::from(older));
     }
 }
 

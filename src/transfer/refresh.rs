@@ -201,6 +201,7 @@ impl Task {
             let back = self.back_at().filter(|back| *back > now);
             let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
             let delay = if end == End::Well { self.ears.hasten(self.good, soa.as_ref(), delay, now) } else { delay };
+            let delay = timers::in_step(now, delay);
             pace = Pace::after(asked.then(|| self.turns.hold_down()), end, delay, now);
             self.note_end_of_refresh(delay);
             let is_current = matches!(result, Ok(Refreshed::Current(_)));

@@ -4,7 +4,7 @@
 //!
 //! Cost: O(primaries), and a few transfers that are remembered.
 
-use crate::metrics::unix_seconds;
+use crate::metrics::{TransferCounts, unix_seconds};
 use crate::timestamp::format_timestamp;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
@@ -159,6 +159,9 @@ pub struct Status {
     /// The last transfers, oldest first; too many for every overview.
     #[serde(skip)]
     pub transfers: VecDeque<TransferNote>,
+    /// Transfers that were published; shown beside those to secondaries.
+    #[serde(skip)]
+    pub received: TransferCounts,
 }
 
 impl Status {

@@ -8,12 +8,31 @@
 
 use crate::transfer::plan::TimerBounds;
 use crate::zone::Soa;
+use std::sync::LazyLock;
 use std::time::Duration;
+use tokio::time::Instant;
 use wire::name::Name;
 
 /// Least time from the end of one refresh to the next, whatever is configured: a broken primary must not keep a
 /// processor busy. Announcements of changes have a pause of their own (`pace`).
 pub const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Steps in which waits of some length end, so that one awakening serves many zones.
+const STEP: Duration = Duration::from_millis(250);
+/// Waits that end in steps.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Beginning of the steps.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// A wait that ends with a step, earlier by less than one; a short one as it is.
+pub fn in_step(now: Instant, delay: Duration) -> Duration {
+    if delay < LONG {
+        return delay;
+    }
+    let past_step = (now + delay).saturating_duration_since(*BEGINNING).as_nanos() % STEP.as_nanos();
+    delay.saturating_sub(Duration::from_nanos(u64::try_from(past_step).unwrap_or_default()))
+}
 
 /// Time to the next poll after a refresh that succeeded.
 pub fn after_success(zone: &Name, soa: &Soa, bounds: &TimerBounds) -> Duration {
@@ -74,6 +93,19 @@ mod tests {
             different.insert(delay);
         }
         assert!(different.len() > 20, "{different:?}");
+    }
+
+    #[test]
+    fn long_waits_end_together() {
+        let now = Instant::now();
+        let ends = |delay: Duration| in_step(now, delay);
+        assert_eq!(ends(Duration::from_millis(4_999)), Duration::from_millis(4_999));
+        let waits: Vec<Duration> = (0..1_000).map(|more| Duration::from_millis(30_000 + more)).collect();
+        let different: std::collections::HashSet<Duration> = waits.iter().map(|wait| ends(*wait)).collect();
+        assert!(different.len() <= 5, "{different:?}");
+        for wait in waits {
+            assert!(ends(wait) <= wait && wait - ends(wait) < STEP, "{wait:?}");
+        }
     }
 
     #[test]

@@ -13,12 +13,13 @@ use super::handle::read_zone;
 use super::text::RecordText;
 use crate::control::Reply;
 use crate::publish::Served;
-use crate::zone::{Block, Delta, Editor, History, Record, Zone};
+use crate::zone::{Block, Delta, Editor, History, OpenDelta, Record, Zone};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write;
+use std::sync::Arc;
 use wire::name::{Name, NameBuf, fmt_wire};
 use wire::rr::rtype;
 use wire::serial::Serial;
@@ -61,25 +62,27 @@ pub struct Changes {
     pub from: Serial,
     pub to: Serial,
     /// Difference; none if both are the same version.
-    delta: Option<Delta>,
+    delta: Option<OpenDelta>,
 }
 
 impl Changes {
     /// Takes over a difference.
-    fn of(zone: Name, delta: Delta) -> Changes {
-        Changes { zone, from: delta.from_serial(), to: delta.to_serial(), delta: Some(delta) }
+    fn of(zone: Name, delta: Arc<Delta>) -> Changes {
+        Changes { zone, from: delta.from_serial(), to: delta.to_serial(), delta: Some(OpenDelta::new(&delta)) }
     }
 
     /// Returns the number of records removed and the number added, the SOA among them.
     pub fn counts(&self) -> [usize; 2] {
         let count = |block: &Block| 1 + block.records() as usize;
-        self.delta.as_ref().map_or([0; 2], |delta| [&delta.removed, &delta.added].map(count))
+        self.delta.as_ref().map_or([0; 2], |open| [&open.delta.removed, &open.delta.added].map(count))
     }
 
     /// The records that came or went in the order of their lines, made one by one: there may be a million.
     pub fn iter(&self) -> impl Iterator<Item = RecordDiff> {
-        let sides =
-            self.delta.as_ref().map(|delta| [('-', &delta.from, &delta.removed), ('+', &delta.to, &delta.added)]);
+        let sides = self
+            .delta
+            .as_ref()
+            .map(|OpenDelta { delta, removed, added }| [('-', &delta.from, removed), ('+', &delta.to, added)]);
         let [mut gone, mut come] = [0, 1].map(|side| {
             let records = sides.into_iter().flat_map(move |sides| {
                 let (sign, soa, block) = sides[side];
@@ -158,17 +161,17 @@ pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Res
         return Ok(Changes { zone, from: to, to, delta: None });
     }
     let whole = match &history.between(start.min(end)..start.max(end))[..] {
-        [step] => Some(Delta::clone(step)),
-        steps => Delta::concatenate(steps),
+        [step] => Some(step.clone()),
+        steps => Delta::concatenate(steps).map(Arc::new),
     };
     let whole = whole.ok_or_else(|| DiffError::Gap(zone.clone()))?;
-    Ok(Changes::of(zone, if start < end { whole } else { whole.invert() }))
+    Ok(Changes::of(zone, if start < end { whole } else { Arc::new(whole.invert()) }))
 }
 
 /// Compares two versions of a zone of which no history knows both. O(names that are not shared).
 pub fn compare_zones(old: &Zone, new: &Zone) -> Changes {
     let touched = Editor::from_zone(new).differing(old);
-    Changes::of(new.origin.clone(), Delta::between(old, new, touched))
+    Changes::of(new.origin.clone(), Arc::new(Delta::between(old, new, touched)))
 }
 
 /// The serials that the history begins its steps with, and the present one, the middle of a long list left out.

@@ -3,7 +3,7 @@
 //! Cost: O(members, primaries and secondaries of the zone).
 
 use super::columns::Value;
-use super::outward::{Outward, TransferCounts};
+use super::outward::Outward;
 use super::page::parts::{Grade, Mark, number};
 use super::page::rows::{Fact, lag};
 use super::remarks::remarks;
@@ -15,7 +15,10 @@ use crate::config::format_size;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{PinStatus, RegionStatus, Unfiltered};
 use crate::merge::Alike;
+use crate::metrics::TransferCounts;
 use crate::notify::TargetStatus;
+use crate::source::inventory::InventoryStatus;
+use crate::source::inventory::status::{Reading, ReasonCount};
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::transfer::{self, SilenceStatus};
@@ -76,6 +79,7 @@ impl Facts {
         match &report.source {
             Some(SourceStatus::Primaries(source)) => facts.tell_transfers(report, source),
             Some(SourceStatus::Tree(source)) => facts.text += &Facts::of_tree(report, source).text,
+            Some(SourceStatus::Inventory(source)) => facts.text += &Facts::of_inventory(report, source).text,
             Some(SourceStatus::Services(source)) => facts.tell_services(report, source),
             None => {}
         }
@@ -140,6 +144,49 @@ impl Facts {
         facts.show("records", Value::Number(catalog.records));
         facts.tell_serials(catalog.serial, &catalog.outward);
         facts.tell_outward(&catalog.outward);
+        facts
+    }
+
+    /// Facts about the inventory that a zone is made of.
+    pub fn of_inventory(report: &ZoneReport, source: &InventoryStatus) -> Facts {
+        let mut facts = Facts::default();
+        facts.tell_serials(report.kept.serial, &report.outward);
+        let ago = |at: Option<i64>| at.map_or("never".to_owned(), |at| time_since(at) + " ago");
+        let (state, last) = (source.reading.label(), ago(source.last_reading));
+        let (name, place) = (&source.inventory, &source.place);
+        facts.tell(format_args!("inventory {name}: {state}, {} {place}, last read {last}", source.feeder));
+        let grade = if source.reading == Reading::Failing { Grade::Warn } else { Grade::Good };
+        facts.show("reading", Value::Mark(Mark::new(grade, state)));
+        facts.show("inventory", Value::Text(name.clone()));
+        facts.show(source.feeder, Value::Text(place.clone()));
+        facts.show("last read", Value::At(source.last_reading));
+        let counts = &source.counts;
+        let listed = counts.listed;
+        facts.tell(format_args!("{} instances, {listed} with names", counts.vms));
+        facts.show("instances", Value::Number(counts.vms));
+        facts.show("with names", Value::Number(listed));
+        let (accounts, networks, servers) = (counts.accounts, counts.networks, counts.servers);
+        facts.tell(format_args!("{accounts} accounts, {networks} networks, {servers} compute nodes"));
+        facts.show("accounts", Value::Number(accounts));
+        facts.show("networks", Value::Number(networks));
+        facts.show("undecided", Value::Number(counts.undecided));
+        facts.show("held", Value::Number(counts.held));
+        if let Some(since) = counts.held_since {
+            facts.tell(format_args!("{} memberships held, the oldest for {}", counts.held, time_since(since)));
+        }
+        for ReasonCount { reason, instances } in &counts.reasons {
+            facts.tell(format_args!("{reason}: {instances} instances"));
+        }
+        if source.main != report.kept.zone {
+            facts.tell(format_args!("made of the inventory of {}", source.main));
+        }
+        for zone in source.zones.iter().filter(|zone| **zone != source.main && source.main == report.kept.zone) {
+            facts.tell(format_args!("with zone {zone}"));
+        }
+        if source.failures > 0 {
+            facts.tell(format_args!("{} readings failed", source.failures));
+        }
+        facts.tell_remarks(report);
         facts
     }
 

@@ -147,6 +147,7 @@ struct NameHistory {
 /// Lists the newest changes of a name, so many at most.
 fn list_changes(served: &Served, name: &Name, limit: usize) -> NameHistory {
     let at_name = |sign: char, block: &Block| -> Vec<RecordDiff> {
+        let block = block.open();
         let records = block.iter().filter(|record| record.owner.eq_ignore_ascii_case(name.as_wire()));
         records.filter_map(|record| RecordDiff::new(sign, &record)).collect()
     };

@@ -36,7 +36,7 @@ use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
 use client::Seen;
-use report::TreeReport;
+use report::{InventoryReport, TreeReport};
 use std::time::Instant;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, TypeName, rtype};
@@ -71,20 +71,21 @@ pub fn explain_now(view: &Handle, question: &Question<'_>) -> Result<Lookup, Str
 
 /// Adds how a zone came here.
 fn add_source(sources: &Sources, report: &mut SourceReport) {
-    let tree = match sources.lock().get(&report.zone) {
-        Some(Source::Primaries(source)) => {
-            report.primaries = source.status().primaries;
-            return;
+    let found = sources.lock().get(&report.zone).cloned();
+    let owner = report.owner.as_ref();
+    match found {
+        Some(Source::Primaries(source)) => report.primaries = source.status().primaries,
+        Some(Source::Tree(tree)) => {
+            let nodes = owner.map(|owner| tree.explain(owner)).unwrap_or_default();
+            report.tree = Some(TreeReport::new(tree.plan(), &tree.status(), nodes));
         }
-        Some(Source::Tree(tree)) => tree.clone(),
-        Some(Source::Services(_)) => {
-            report.configured = true;
-            return;
+        Some(Source::Inventory(inventory)) => {
+            let instances = owner.map(|owner| inventory.explain(&report.zone, owner)).unwrap_or_default();
+            report.inventory = Some(InventoryReport::new(&inventory.status(), instances));
         }
-        None => return,
-    };
-    let nodes = report.owner.as_ref().map(|owner| tree.explain(owner)).unwrap_or_default();
-    report.tree = Some(TreeReport::new(tree.plan(), &tree.status(), nodes));
+        Some(Source::Services(_)) => report.configured = true,
+        None => {}
+    }
 }
 
 /// Reads the name and the type of a question.

@@ -2,27 +2,17 @@
 //!
 //! Invariant: alike for source zones, regions and the catalog.
 //!
-//! Cost: O(zones + secondaries + series of the transfer counters).
+//! Cost: O(zones + secondaries).
 
-use crate::metrics::Metrics;
+use crate::daemon::sources::SourceStatus;
+use crate::metrics::{Metrics, TransferCounts};
 use crate::notify::{Notifier, TargetStatus};
 use crate::publish::{Published, Served};
-use prometheus::core::Collector;
-use prometheus::proto::Metric;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
-
-/// Number of transfers of a zone in one direction, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct TransferCounts {
-    /// Incremental transfers (IXFR).
-    pub incremental: u64,
-    /// Full transfers (AXFR).
-    pub full: u64,
-}
 
 /// A zone's past and its ways out.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -63,66 +53,26 @@ pub fn gather(
     published: &Published,
     notifier: &Notifier,
     metrics: &Metrics,
+    sources: &HashMap<Name, SourceStatus>,
     only: Option<&Name>,
 ) -> HashMap<Name, Outward> {
-    let received = count_by_zone(&metrics.transfer_duration, |metric| metric.get_histogram().get_sample_count());
-    let sent = count_by_zone(&metrics.xfr_served, |metric| metric.get_counter().get_value() as u64);
     let served = published.iter().filter(|served| only.is_none_or(|only| *only == served.origin));
     let outward = |served: &Served| {
-        let label = served.origin.to_string();
-        let counts = |counted: &HashMap<String, TransferCounts>| counted.get(&label).copied().unwrap_or_default();
+        let received = match sources.get(&served.origin) {
+            Some(SourceStatus::Primaries(source)) => source.received,
+            _ => TransferCounts::default(),
+        };
         let oldest = served.history.iter().next().map(|delta| delta.from_serial());
         let history = HistoryReport { versions: served.history.len(), bytes: served.history.bytes(), from: oldest };
         let secondaries = notifier.status(&served.origin);
-        Outward { history, secondaries, received: counts(&received), sent: counts(&sent) }
+        Outward { history, secondaries, received, sent: metrics.sent.of(&served.origin.to_string()) }
     };
     served.map(|served| (served.origin.clone(), outward(served))).collect()
-}
-
-/// Sums the transfers that went well in the series of a family, which has labels `zone` and `kind`.
-fn count_by_zone(family: &impl Collector, value: impl Fn(&Metric) -> u64) -> HashMap<String, TransferCounts> {
-    let mut zones: HashMap<String, TransferCounts> = HashMap::new();
-    for metric in family.collect().iter().flat_map(|family| family.get_metric()) {
-        let label = |name: &str| metric.get_label().iter().find(|pair| pair.name() == name).map(|pair| pair.value());
-        let (Some(zone), Some(kind)) = (label("zone"), label("kind")) else { continue };
-        if label("result").is_some_and(|result| result != "ok") {
-            continue;
-        }
-        let counts = zones.entry(zone.to_owned()).or_default();
-        match kind {
-            "ixfr" => counts.incremental += value(metric),
-            "axfr" | "ixfr-full" => counts.full += value(metric),
-            _ => {}
-        }
-    }
-    zones
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn transfers_are_counted_by_what_was_sent() {
-        let metrics = Metrics::new();
-        for (zone, kind, result) in [
-            ("a.", "axfr", "ok"),
-            ("a.", "ixfr", "ok"),
-            ("a.", "ixfr", "ok"),
-            ("a.", "ixfr-full", "ok"),
-            ("a.", "current", "ok"),
-            ("a.", "ixfr", "refused"),
-            ("b.", "ixfr", "ok"),
-        ] {
-            metrics.xfr_served.with_label_values(&[zone, kind, result]).inc();
-        }
-        let sent = count_by_zone(&metrics.xfr_served, |metric| metric.get_counter().get_value() as u64);
-        assert_eq!(sent["a."], TransferCounts { incremental: 2, full: 2 });
-        assert_eq!(sent["b."], TransferCounts { incremental: 1, full: 0 });
-        metrics.transfer_duration.with_label_values(&["a.", "axfr"]).observe(0.5);
-        let received = count_by_zone(&metrics.transfer_duration, |metric| metric.get_histogram().get_sample_count());
-        assert_eq!(received["a."], TransferCounts { incremental: 0, full: 1 });
-    }
 
     #[test]
     fn the_newest_serial_is_newest_on_the_circle() {

@@ -7,13 +7,14 @@
 //! (Content Security Policy, Level 3); each response is of one moment, and none waits longer than the client's
 //! connection would; who asks for a name that is not ours gets nothing (`hosts`).
 //!
-//! Cost: a page is O(zones), a zone's page O(its members and listed versions), and what all open views of a page cost
-//! together is the page twice a second (`live`). Differences are O(changes), no more than two at a time. The threads
+//! Cost: a page is O(zones), of which it shows a part, a zone's page O(its members and listed versions), and what all open
+//! views of a page cost together is the page twice a second, less often where that would take long (`live`). Differences are O(changes), no more than two at a time. The threads
 //! that answer queries know nothing of it.
 
 mod api;
 mod explain;
 mod hosts;
+mod list;
 mod live;
 mod notes;
 pub mod openapi;
@@ -35,6 +36,7 @@ use arc_swap::ArcSwap;
 use askama::Template;
 use explain::{DiffPage, LookupPage};
 use hosts::Hosts;
+use list::ZoneList;
 use live::Views;
 use overview::Overview;
 use std::collections::HashMap;
@@ -161,6 +163,7 @@ impl Page {
             ["api", "v1", ref rest @ ..] => self.api(rest, &query).await,
             ["api", ..] => api::failure(404, api::NO_PATH),
             ["lookup"] => self.or_problem(self.lookup_page(&query).await),
+            ["zones"] => self.or_problem(self.list_page(&query).await),
             ["zone", zone, "diff"] => self.or_problem(self.diff_page(zone, &query).await),
             _ => self.live_page(&segments).await,
         }
@@ -181,6 +184,13 @@ impl Page {
         let (view, shell) = (self.view.clone(), self.shell("Status", "/"));
         let write = move || write_page(200, &Overview::new(shell, &Report::collect(&view, None), &view.rates.read()));
         in_thread(write).await
+    }
+
+    /// Writes a part of the list of zones.
+    async fn list_page(&self, query: &HashMap<String, String>) -> Result<Content, Refused> {
+        let (wanted, page) = (text_of(query, "name").to_owned(), number_of(query, "page")?.unwrap_or(0));
+        let (published, shell) = (self.view.publisher.load(), self.shell("Zones", ""));
+        in_thread(move || write_page(200, &ZoneList::new(shell, &published, &wanted, page))).await
     }
 
     /// The page of a zone.

@@ -3,7 +3,10 @@
 //! Cost: O(members), O(primaries).
 
 use super::report::{RegionReport, Report, ZoneReport};
+use super::text::printable;
 use crate::daemon::sources::SourceStatus;
+use crate::source::inventory::InventoryStatus;
+use crate::source::inventory::status::Reading;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::transfer::{self, RegressionStatus};
@@ -50,6 +53,7 @@ pub fn remarks(zone: &ZoneReport) -> String {
     match &zone.source {
         Some(SourceStatus::Primaries(source)) => transfer_remarks(source),
         Some(SourceStatus::Tree(source)) => tree_remarks(source),
+        Some(SourceStatus::Inventory(source)) => inventory_remarks(source),
         Some(SourceStatus::Services(_)) => "made of the configuration".to_owned(),
         None => String::new(),
     }
@@ -77,6 +81,32 @@ fn transfer_remarks(source: &transfer::Status) -> String {
     } else if let failing @ 1.. = source.primaries.iter().filter(|primary| primary.failures > 0).count() {
         remarks.push(format!("{failing} of {} primaries fail", source.primaries.len()));
     }
+    remarks.join("; ")
+}
+
+/// Returns remarks on an inventory.
+fn inventory_remarks(source: &InventoryStatus) -> String {
+    let mut remarks = Vec::new();
+    remarks.extend(source.held.as_ref().map(|held| held.describe()));
+    match (source.reading, &source.error) {
+        (Reading::Current, _) => {}
+        (reading, None) => remarks.push(format!("inventory: {}", reading.label())),
+        (reading, Some(error)) => {
+            // A document may have many mistakes, each on its line.
+            let mut lines = error.lines();
+            let first = lines.next().unwrap_or_default();
+            let more = match lines.count() {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            remarks.push(format!("inventory: {}: {}{more}", reading.label(), printable(first)));
+        }
+    }
+    let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    remarks.extend(counted(source.counts.held, "memberships held"));
+    remarks.extend(counted(source.counts.undecided, "instances undecided"));
+    remarks.extend(counted(source.unreadable, "elements cannot be read"));
+    remarks.extend(source.state_error.as_ref().map(|error| format!("not kept on disk: {error}")));
     remarks.join("; ")
 }
 

@@ -203,7 +203,7 @@ impl Report {
         let published = &snapshot.published;
         let mut sources: HashMap<Name, SourceStatus> =
             view.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let mut outward = outward::gather(published, &view.notifier, &view.metrics, only);
+        let mut outward = outward::gather(published, &view.notifier, &view.metrics, &sources, only);
         let kept = snapshot.status(Instant::now());
         let memory = MemoryReport::new(view.budget.usage(), &sources);
         let wanted = |name: &Name| only.is_none_or(|only| only == name);

@@ -58,10 +58,10 @@ impl Delta {
         if deltas.iter().zip(starts).any(|(delta, start)| delta.from != *start) {
             return Err(DeltaError::Base);
         }
-        let mut steps = Vec::new();
-        for (number, delta) in deltas.iter().enumerate() {
-            for (block, comes) in [(&delta.removed, false), (&delta.added, true)] {
-                steps.reserve(block.records() as usize);
+        let mut steps = Vec::with_capacity(deltas.iter().map(|delta| delta.records()).sum());
+        let blocks: Vec<_> = deltas.iter().map(|delta| [delta.removed.open(), delta.added.open()]).collect();
+        for (number, [removed, added]) in blocks.iter().enumerate() {
+            for (block, comes) in [(removed, false), (added, true)] {
                 for record in block.iter() {
                     steps.push(RecordStep::new(record, (number, comes), zone)?);
                 }

@@ -12,7 +12,7 @@ use imbl::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 use wire::name::Name;
-use wire::rr::{self, CLASS_IN};
+use wire::rr::{self, CLASS_IN, Numbered, Set};
 
 /// Octets that a name and a record take beside their own.
 const ENTRY_BYTES: usize = 64;
@@ -36,12 +36,16 @@ impl AsideRecord {
         (self.rtype, rr::fold(self.rtype, &self.rdata))
     }
 
-    /// Keeps of some records those that a name of a zone has, or those that it lacks. O(records of the name)
+    /// Keeps of some records those that a name of a zone has, or those that it lacks. O(log records of the name) for
+    /// each where all of a type have one size, else O(records of the type) once.
     fn retain(records: &mut Vec<AsideRecord>, zone: &Zone, name: &Name, has: bool) {
         let sets = zone.get(name.as_wire()).into_iter().flat_map(|node| node.rrsets());
-        let fold = |rtype| move |rdata: &[u8]| (rtype, rr::fold(rtype, rdata));
-        let here: HashSet<_> = sets.flat_map(|set| set.rdatas().map(fold(set.rtype))).collect();
-        records.retain(|record| here.contains(&record.key()) == has);
+        let is_asked = |set: &Set<'_>| records.iter().any(|record| record.rtype == set.rtype);
+        let here: Vec<_> = sets.filter(is_asked).map(Numbered::new).collect();
+        let is_here = |record: &AsideRecord| {
+            here.iter().any(|set| set.set().rtype == record.rtype && set.search(&record.rdata).is_ok())
+        };
+        records.retain(|record| is_here(record) == has);
     }
 }
 

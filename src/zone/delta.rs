@@ -11,130 +11,23 @@
 //! Cost: O(records at the names that changed); nothing here walks a zone.
 
 use super::aside::AsideChanges;
+use super::block::{BlockBuilder, OpenBlock, name_of};
 use super::doubt::Marks;
 use super::table::{FETCHED, Table};
-use crate::zone::{ByteReader, Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
+use crate::zone::{Block, ByteReader, Node, Owner, Record, Soa, Zone, ZoneError, canonical, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use wire::name::{Name, NameBuf};
-use wire::rr::{self, CLASS_IN, RRset, Set, rtype};
+use wire::name::Name;
+use wire::rr::{self, CLASS_IN, RRset, rtype};
 use wire::serial::Serial;
 
 /// Number of names to compare below which other threads are not worth their start.
 const MANY_NAMES: usize = 2000;
+/// Octets of records from which on a difference is worth packing.
+const LARGE_BYTES: usize = 64 << 10;
 /// First octet of a difference that changes what is told beside the versions; no marks begin so.
 const ASIDE: u8 = 16;
-
-//--- Block ---
-
-/// A record out of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Record<'a> {
-    /// Wire form as the primary spells it.
-    pub owner: &'a [u8],
-    pub rtype: u16,
-    /// Seconds.
-    pub ttl: u32,
-    /// Uncompressed.
-    pub rdata: &'a [u8],
-}
-
-/// Records as uncompressed wire: owner, type, class, TTL, length, RDATA.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Block {
-    records: u32,
-    bytes: Vec<u8>,
-}
-
-impl Block {
-    /// Number of records.
-    pub fn records(&self) -> u32 {
-        self.records
-    }
-
-    /// Iterates over the records in canonical order.
-    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
-        let mut position = 0;
-        std::iter::from_fn(move || {
-            let (record, end) = read_record(&self.bytes, position)?;
-            position = end;
-            Some(record)
-        })
-    }
-
-    /// Puts blocks one behind the other.
-    fn join(blocks: Vec<Block>) -> Block {
-        let append = |mut whole: Block, block: Block| {
-            whole.records += block.records;
-            whole.bytes.extend_from_slice(&block.bytes);
-            whole
-        };
-        let mut whole = blocks.into_iter().reduce(append).unwrap_or_default();
-        // It is kept for long.
-        whole.bytes.shrink_to_fit();
-        whole
-    }
-
-    /// A block of records in canonical order.
-    fn collect<'r>(records: HashSet<Record<'r>>) -> Block {
-        let named = |record: Record<'r>| Some((name_of(record.owner)?, record));
-        let mut records: Vec<(Name, Record<'_>)> = records.into_iter().filter_map(named).collect();
-        records.sort_by(|(a_name, a), (b_name, b)| {
-            let by_type = || a.rtype.cmp(&b.rtype);
-            let by_rdata = || rr::compare(a.rtype, a.rdata, b.rdata).then_with(|| a.rdata.cmp(b.rdata));
-            a_name.canonical_cmp(b_name).then_with(by_type).then_with(by_rdata)
-        });
-        let mut block = Block::default();
-        records.iter().for_each(|(_, record)| block.push(*record));
-        block
-    }
-
-    /// Appends all records of an RRset under an owner.
-    fn push_all(&mut self, owner: &[u8], rrset: Set<'_>) {
-        let Set { rtype, ttl, .. } = rrset;
-        rrset.rdatas().for_each(|rdata| self.push(Record { owner, rtype, ttl, rdata }));
-    }
-
-    /// Appends a record.
-    fn push(&mut self, Record { owner, rtype, ttl, rdata }: Record<'_>) {
-        self.bytes.extend_from_slice(owner);
-        rr::put_record(rtype, ttl, rdata, &mut self.bytes);
-        self.records += 1;
-    }
-
-    /// Checks that bytes are records of a zone and takes them.
-    fn read(origin: &Name, bytes: &[u8]) -> Option<Block> {
-        let (mut position, mut records) = (0, 0);
-        while position < bytes.len() {
-            let (owner, after) = NameBuf::read_plain(bytes, position).ok()?;
-            let (rtype, class, _, start, length) = rr::read_fixed(bytes, after)?;
-            let sound = rr::is_data_type(rtype)
-                && class == CLASS_IN
-                && owner.to_name().is_within(origin)
-                && rr::check_plain(rtype, &bytes[start..start + length]);
-            if !sound {
-                return None;
-            }
-            (position, records) = (start + length, records + 1);
-        }
-        Some(Block { records, bytes: bytes.to_vec() })
-    }
-}
-
-impl std::fmt::Debug for Block {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// Reads the record at a position of sound bytes; returns where the next one begins.
-fn read_record(bytes: &[u8], position: usize) -> Option<(Record<'_>, usize)> {
-    let (owner, after) = NameBuf::read_plain(bytes, position).ok()?;
-    let (rtype, _, ttl, start, length) = rr::read_fixed(bytes, after)?;
-    let owner = &bytes[position..position + owner.as_wire().len()];
-    Some((Record { owner, rtype, ttl, rdata: &bytes[start..start + length] }, start + length))
-}
 
 //--- Delta ---
 
@@ -190,7 +83,7 @@ impl Delta {
         let sort = || canonical::order(&names, &new.origin);
         let (nodes, order) = if parts > 1 { parallel::both(find_all, sort) } else { (find_all(), sort()) };
         let compare = |range: Range<usize>| {
-            let mut blocks = (Block::default(), Block::default());
+            let mut blocks = (BlockBuilder::default(), BlockBuilder::default());
             for index in &order[range] {
                 let [before, after] = nodes[*index];
                 compare_nodes(&names[*index], before, after, &mut blocks.0, &mut blocks.1);
@@ -220,16 +113,17 @@ impl Delta {
     }
 
     /// Concatenates a chain of differences; none if one does not start where the one before it ends.
-    pub fn concatenate<'a>(deltas: &'a [Arc<Delta>]) -> Option<Delta> {
+    pub fn concatenate(deltas: &[Arc<Delta>]) -> Option<Delta> {
+        fn note<'a>(block: &'a OpenBlock, with: &mut HashSet<Record<'a>>, against: &mut HashSet<Record<'a>>) {
+            with.extend(block.iter().filter(|record| !against.remove(record)));
+        }
         let (first, last) = (deltas.first()?, deltas.last()?);
         if deltas.windows(2).any(|pair| pair[0].to != pair[1].from) {
             return None;
         }
+        let open: Vec<OpenDelta> = deltas.iter().map(OpenDelta::new).collect();
         let (mut removed, mut added) = (HashSet::new(), HashSet::new());
-        let note = |block: &'a Block, with: &mut HashSet<Record<'a>>, against: &mut HashSet<Record<'a>>| {
-            with.extend(block.iter().filter(|record| !against.remove(record)));
-        };
-        for delta in deltas {
+        for delta in &open {
             note(&delta.removed, &mut removed, &mut added);
             note(&delta.added, &mut added, &mut removed);
         }
@@ -256,24 +150,47 @@ impl Delta {
 
     /// The names at which the versions differ, each once, the apex left out when only the SOA differs.
     pub fn touched(&self) -> impl Iterator<Item = Name> {
-        let owners = self.removed.iter().chain(self.added.iter()).filter_map(|record| name_of(record.owner));
+        let (removed, added) = (self.removed.open(), self.added.open());
+        let owners = removed.iter().chain(added.iter()).filter_map(|record| name_of(record.owner));
         owners.collect::<HashSet<_>>().into_iter()
     }
 
     /// Returns true if the versions do not differ at all.
     pub fn is_empty(&self) -> bool {
-        self.from == self.to && self.removed.records == 0 && self.added.records == 0
+        self.from == self.to && self.records() == 0
     }
 
-    /// Octets that it occupies, nearly.
+    /// Number of the records that go and come.
+    pub fn records(&self) -> usize {
+        self.removed.records() as usize + self.added.records() as usize
+    }
+
+    /// Octets that it occupies, nearly, while its records are not packed.
     pub fn len_bytes(&self) -> usize {
         size_of::<Delta>()
             + self.from.as_set().wire_bytes()
             + self.to.as_set().wire_bytes()
-            + self.removed.bytes.len()
-            + self.added.bytes.len()
+            + self.removed.len_bytes()
+            + self.added.len_bytes()
             + self.marks.len_bytes()
             + self.aside.len_bytes()
+    }
+
+    /// Octets that it occupies now, nearly.
+    pub fn kept_bytes(&self) -> usize {
+        let blocks = [&self.removed, &self.added];
+        self.len_bytes() - blocks.map(Block::len_bytes).iter().sum::<usize>()
+            + blocks.map(Block::kept_bytes).iter().sum::<usize>()
+    }
+
+    /// Returns true if it is worth packing.
+    pub(super) fn is_large(&self) -> bool {
+        self.removed.len_bytes() + self.added.len_bytes() >= LARGE_BYTES
+    }
+
+    /// Packs its records until somebody reads them, and again behind that.
+    pub(super) fn pack(&self) {
+        Block::pack([&self.removed, &self.added]);
     }
 
     //--- Bytes for the journal ---
@@ -291,9 +208,9 @@ impl Delta {
             out.extend_from_slice(&(soa.wire_bytes() as u16).to_be_bytes());
             soa.write_wire(out);
         }
-        out.extend_from_slice(&(self.removed.bytes.len() as u64).to_be_bytes());
-        out.extend_from_slice(&self.removed.bytes);
-        out.extend_from_slice(&self.added.bytes);
+        out.extend_from_slice(&(self.removed.len_bytes() as u64).to_be_bytes());
+        self.removed.write(out);
+        self.added.write(out);
     }
 
     /// Reads what [`Delta::write`] wrote for a zone.
@@ -319,6 +236,23 @@ impl Delta {
     }
 }
 
+//--- OpenDelta ---
+
+/// A difference whose records are in memory as long as this.
+#[derive(Clone)]
+pub struct OpenDelta {
+    pub delta: Arc<Delta>,
+    pub removed: OpenBlock,
+    pub added: OpenBlock,
+}
+
+impl OpenDelta {
+    /// Opens a difference.
+    pub fn new(delta: &Arc<Delta>) -> OpenDelta {
+        OpenDelta { delta: delta.clone(), removed: delta.removed.open(), added: delta.added.open() }
+    }
+}
+
 /// Reads the one SOA record of a version out of its answer form.
 fn read_soa(wire: &[u8]) -> Option<Arc<RRset>> {
     let (owner, fixed) = wire.split_first_chunk::<2>()?;
@@ -336,13 +270,8 @@ fn serial_of(soa: &RRset) -> Serial {
     soa.rdatas().next().and_then(Soa::from_rdata).map_or(Serial(0), |soa| soa.serial)
 }
 
-/// The name that an owner spells.
-fn name_of(owner: &[u8]) -> Option<Name> {
-    NameBuf::from_wire(owner).ok().map(|owner| owner.to_name())
-}
-
 /// Notes what differs between two nodes of one name.
-fn compare_nodes(name: &Name, old: Node<'_>, new: Node<'_>, removed: &mut Block, added: &mut Block) {
+fn compare_nodes(name: &Name, old: Node<'_>, new: Node<'_>, removed: &mut BlockBuilder, added: &mut BlockBuilder) {
     if old.has_same_records(new) {
         return;
     }

@@ -52,6 +52,13 @@ struct Pending {
     next: Option<usize>,
 }
 
+/// The sets that an owner gets, as a node holds them.
+enum NewSets<'a> {
+    Octets(&'a [u8]),
+    /// A part of what [`Editor::take_sets`] took.
+    Taken(Range<usize>),
+}
+
 impl Editor {
     /// Starts from nothing.
     pub fn new(origin: Name) -> Editor {
@@ -124,26 +131,61 @@ impl Editor {
         sets: &[u8],
         spelled: Option<&[u8]>,
     ) -> bool {
-        let spelled = spelled.filter(|_| !sets.is_empty());
+        self.put(hash, owner, old, NewSets::Octets(sets), spelled)
+    }
+
+    /// Takes the sets of many owners, one behind the other, for [`Editor::set_taken`]. Returns where they begin.
+    pub(super) fn take_sets(&mut self, sets: Vec<u8>) -> usize {
+        let start = self.pending.bytes.len();
+        match start {
+            0 => self.pending.bytes = sets,
+            _ => self.pending.bytes.extend_from_slice(&sets),
+        }
+        start
+    }
+
+    /// Sets a node as [`Editor::set_instead`] does, to sets that were taken.
+    pub(super) fn set_taken(
+        &mut self,
+        hash: u64,
+        owner: &[u8],
+        old: Node<'_>,
+        sets: Range<usize>,
+        spelled: Option<&[u8]>,
+    ) -> bool {
+        self.put(hash, owner, old, NewSets::Taken(sets), spelled)
+    }
+
+    /// Sets a node.
+    fn put(&mut self, hash: u64, owner: &[u8], old: Node<'_>, new: NewSets<'_>, spelled: Option<&[u8]>) -> bool {
+        let sets = match &new {
+            NewSets::Octets(sets) => *sets,
+            NewSets::Taken(range) => &self.pending.bytes[range.clone()],
+        };
+        let is_empty = sets.is_empty();
+        let spelled = spelled.filter(|_| !is_empty);
         let found = self.pending.find(hash, owner);
         let old = found.map_or(old, |index| self.pending.node(index));
         if old.sets == sets && old.spelled == spelled {
             return false;
         }
         let (existed, below) = (exists(old), old.below);
-        let new = Node { owner, below, spelled, sets };
+        let node = Node { owner, below, spelled, sets };
         let counts = &mut self.counts;
-        counts.records = counts.records + new.records() - old.records();
-        counts.owners = counts.owners + u64::from(!sets.is_empty()) - u64::from(!old.is_empty());
+        counts.records = counts.records + node.records() - old.records();
+        counts.owners = counts.owners + u64::from(!is_empty) - u64::from(!old.is_empty());
         counts.cuts = counts.cuts + u32::from(is_cut(sets, owner)) - u32::from(is_cut(old.sets, owner));
-        counts.odd = counts.odd + u32::from(new.is_odd()) - u32::from(Node { owner, ..old }.is_odd());
-        counts.sizes.add(new);
+        counts.odd = counts.odd + u32::from(node.is_odd()) - u32::from(Node { owner, ..old }.is_odd());
+        counts.sizes.add(node);
         counts.sizes.remove(Node { owner, ..old });
         match found {
-            Some(index) => self.pending.replace(index, sets, spelled),
-            None => _ = self.pending.push(hash, new, existed),
+            Some(index) => self.pending.replace(index, new, spelled),
+            None => {
+                let head = Node { owner, below, spelled, sets: &[] };
+                self.pending.push(hash, head, new, existed);
+            }
         }
-        match (existed, below > 0 || !sets.is_empty()) {
+        match (existed, below > 0 || !is_empty) {
             (false, true) => self.link(owner),
             (true, false) => self.unlink(owner),
             _ => {}
@@ -193,7 +235,7 @@ impl Editor {
         let hash = table::hash(owner);
         self.pending.find(hash, owner).unwrap_or_else(|| {
             let node = self.base.get_hashed(hash, owner).unwrap_or_default();
-            self.pending.push(hash, Node { owner, ..node }, exists(node))
+            self.pending.push(hash, Node { owner, ..node }, NewSets::Octets(node.sets), exists(node))
         })
     }
 
@@ -211,18 +253,18 @@ impl Editor {
 
     /// Closes the version, which shares what is the same in these zones.
     pub fn finish_beside(self, zones: &[&Zone]) -> Result<Zone, ZoneError> {
-        let mut bytes = Vec::with_capacity(self.pending.bytes.len() + 4 * self.pending.list.len());
+        let mut heads = Vec::with_capacity(32 * self.pending.list.len());
         let mut places = Vec::with_capacity(self.pending.list.len());
         for index in 0..self.pending.list.len() {
-            let start = bytes.len();
+            let start = heads.len();
             let node = self.pending.node(index);
             if exists(node) {
-                node.write(&mut bytes);
+                node.write_head(&mut heads);
             }
-            places.push((&self.pending.list[index], node.owner, start..bytes.len()));
+            places.push((&self.pending.list[index], node.owner, node.sets, start..heads.len()));
         }
-        let change = |(pending, owner, range): (&Pending, _, Range<usize>)| {
-            let node = (!range.is_empty()).then(|| &bytes[range]);
+        let change = |(pending, owner, sets, head): (&Pending, _, _, Range<usize>)| {
+            let node = (!head.is_empty()).then(|| [&heads[head], sets]);
             NodeChange { hash: pending.hash, owner, is_new: !pending.existed, node }
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
@@ -249,19 +291,27 @@ impl Pendings {
         Node { owner: part(owner), below: *below, spelled: spelled.as_ref().map(part), sets: part(sets) }
     }
 
-    /// Adds a node whose owner is not here; returns where it is.
-    fn push(&mut self, hash: u64, node: Node<'_>, existed: bool) -> usize {
+    /// Adds a node with these sets, whose owner is not here; returns where it is.
+    fn push(&mut self, hash: u64, node: Node<'_>, sets: NewSets<'_>, existed: bool) -> usize {
         let (owner, spelled) = (self.write(node.owner), node.spelled.map(|spelled| self.write(spelled)));
-        let (sets, below) = (self.write(node.sets), node.below);
+        let (sets, below) = (self.place(sets), node.below);
         let next = self.newest.insert(hash, self.list.len());
         self.list.push(Pending { hash, below, owner, spelled, sets, existed, next });
         self.list.len() - 1
     }
 
     /// Gives a node other sets and another spelling.
-    fn replace(&mut self, index: usize, sets: &[u8], spelled: Option<&[u8]>) {
-        let (sets, spelled) = (self.write(sets), spelled.map(|spelled| self.write(spelled)));
+    fn replace(&mut self, index: usize, sets: NewSets<'_>, spelled: Option<&[u8]>) {
+        let (sets, spelled) = (self.place(sets), spelled.map(|spelled| self.write(spelled)));
         (self.list[index].sets, self.list[index].spelled) = (sets, spelled);
+    }
+
+    /// Where sets are, which may have to be written first.
+    fn place(&mut self, sets: NewSets<'_>) -> Range<usize> {
+        match sets {
+            NewSets::Octets(sets) => self.write(sets),
+            NewSets::Taken(range) => range,
+        }
     }
 
     /// Appends octets; returns where they are.

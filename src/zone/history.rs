@@ -6,7 +6,9 @@
 //! there are too many or they are too large. A version that cannot be reached in such a step begins the chain anew, and
 //! the way from a version whose serial stood for other contents before is told to nobody.
 //!
-//! Cost: cloning O(1), pushing O(log steps), searching O(steps).
+//! Large differences are packed when they are no longer new, in all copies of the history at once.
+//!
+//! Cost: cloning O(1), pushing O(log steps), searching O(steps); with large differences, pushing and the size O(steps).
 
 use crate::zone::Delta;
 use schemars::JsonSchema;
@@ -97,7 +99,10 @@ impl From<Arc<Delta>> for HistoryStep {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     steps: imbl::Vector<HistoryStep>,
-    bytes: usize,
+    /// Octets of the steps while none is packed.
+    len_bytes: usize,
+    /// Number of steps that are worth packing.
+    large: usize,
     /// Time at which the oldest version came that the history reaches; none where nobody noted it.
     begun: Option<SystemTime>,
     /// The newest serial that may have stood for other contents than it does in the chain.
@@ -120,7 +125,8 @@ impl History {
             self.begun = step.at;
             return;
         }
-        self.bytes += delta.len_bytes();
+        self.len_bytes += delta.len_bytes();
+        self.large += usize::from(delta.is_large());
         self.steps.push_back(step);
         self.limit(limits);
         let oldest = self.steps.front().map(|step| step.delta.from_serial());
@@ -141,11 +147,28 @@ impl History {
 
     /// Lets the oldest steps go that limits do not allow.
     pub fn limit(&mut self, limits: &HistoryLimits) {
-        while self.steps.len() > limits.versions || self.bytes > limits.bytes {
+        let mut bytes = self.bytes();
+        while self.steps.len() > limits.versions || bytes > limits.bytes {
             let Some(oldest) = self.steps.pop_front() else { return };
-            self.bytes -= oldest.delta.len_bytes();
+            // It may have been packed since.
+            bytes = bytes.saturating_sub(oldest.delta.kept_bytes());
+            self.len_bytes -= oldest.delta.len_bytes();
+            self.large -= usize::from(oldest.delta.is_large());
             self.begun = oldest.at;
         }
+    }
+
+    /// Packs the large differences of versions that came before a time. Returns whether any large one is not packed.
+    pub fn pack(&self, before: SystemTime) -> bool {
+        let mut is_left = false;
+        for step in self.steps.iter().filter(|step| self.large > 0 && step.delta.is_large()) {
+            if step.at.is_none_or(|at| at < before) {
+                step.delta.pack();
+            } else {
+                is_left = true;
+            }
+        }
+        is_left
     }
 
     /// Begins anew with a version that came at a time.
@@ -214,9 +237,16 @@ impl History {
         self.steps.is_empty()
     }
 
-    /// Octets that the steps occupy, nearly.
+    /// Octets that the steps occupy now, nearly; what readers have of packed ones aside.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        let is_large = |step: &&HistoryStep| self.large > 0 && step.delta.is_large();
+        let saved = |step: &HistoryStep| step.delta.len_bytes().saturating_sub(step.delta.kept_bytes());
+        self.len_bytes - self.steps.iter().filter(is_large).map(saved).sum::<usize>()
+    }
+
+    /// Octets that the steps occupy, nearly, while none is packed.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
     }
 }
 

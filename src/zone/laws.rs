@@ -55,7 +55,7 @@ proptest! {
         let (zones, deltas) = chain(&texts);
         let lines = |zone: &Zone| format!("{zone:?}").lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
         let of_block = |block: &Block| {
-            block.iter().map(|record| {
+            block.open().iter().map(|record| {
                 let mut owner = String::new();
                 name::fmt_wire(record.owner, &mut owner).unwrap();
                 let (rtype, rdata) = (record.rtype, record.rdata);
@@ -69,7 +69,7 @@ proptest! {
         // A name that is spelled in another way goes and comes as a whole, which the lines show as well.
         prop_assert_eq!(of_block(&deltas[0].removed), gone);
         prop_assert_eq!(of_block(&deltas[0].added), come);
-        prop_assert_eq!(deltas[0].removed.iter().count() as u32, deltas[0].removed.records());
+        prop_assert_eq!(deltas[0].removed.open().iter().count() as u32, deltas[0].removed.records());
         let touched: Vec<Name> = deltas[0].touched().collect();
         for (name, node) in zones[0].iter().chain(zones[1].iter()) {
             let at = |zone: &Zone| zone.get(name.as_wire()).map(|node| (node.to_rrsets(), node.spelled.map(<[u8]>::to_vec))).filter(|at| !at.0.is_empty());
@@ -145,11 +145,11 @@ proptest! {
     fn patches_equal_what_they_were_taken_from(texts in texts(2)) {
         let (zones, deltas) = chain(&texts);
         let mut patcher = Patcher::new(zones[0].clone());
-        for record in deltas[0].removed.iter() {
+        for record in deltas[0].removed.open().iter() {
             let owner = NameBuf::from_wire(record.owner).unwrap();
             patcher.remove(&owner, record.rtype, record.ttl, record.rdata);
         }
-        for record in deltas[0].added.iter() {
+        for record in deltas[0].added.open().iter() {
             patcher.add(&NameBuf::from_wire(record.owner).unwrap(), record.rtype, record.ttl, record.rdata);
         }
         let soa = &deltas[0].to;
@@ -437,4 +437,37 @@ fn a_serial_that_stood_for_other_contents_leads_nowhere() {
     history.limit(&few);
     history.push(deltas[3].clone(), &few);
     assert!(format!("{history:?}").contains("barred: None"));
+}
+
+#[test]
+fn histories_pack_large_differences_that_are_old() {
+    let text = |serial: u32| {
+        let names = (0..2000).map(|number| format!("n{number} 30 A 10.{serial}.0.{}\n", number % 256));
+        format!("@ 30 SOA {serial}\n{}", names.collect::<String>())
+    };
+    let (zones, deltas) = chain(&(1..=5).map(text).collect::<Vec<_>>());
+    let at = |seconds: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    let mut history = History::default();
+    let limits = HistoryLimits::default();
+    for (seconds, delta) in (1..).zip(&deltas) {
+        history.push(HistoryStep::new(delta.clone(), at(seconds), [Cause::Source]), &limits);
+    }
+    let whole = history.len_bytes();
+    assert_eq!(history.bytes(), whole);
+    let mut copy = history.clone();
+    assert!(history.pack(at(4)), "the newest is not old enough");
+    assert!((whole / 3..whole * 3 / 4).contains(&history.bytes()), "{} of {whole}", history.bytes());
+    assert_eq!((copy.bytes(), copy.len_bytes()), (history.bytes(), whole), "copies share what is packed");
+    assert!(!history.pack(at(9)));
+    assert!(history.bytes() < whole / 2, "{} of {whole}", history.bytes());
+    let steps = history.since(zones[0].soa_rrset().rdatas().next().unwrap()).unwrap();
+    let end = steps.iter().fold((*zones[0]).clone(), |zone, delta| delta.apply(&zone).unwrap());
+    assert_eq!(&end, &**zones.last().unwrap());
+    let back = Delta::concatenate(&steps).unwrap().invert().apply(&end).unwrap();
+    assert_eq!(&back, &*zones[0]);
+    // Limits count what is in memory.
+    copy.limit(&HistoryLimits { bytes: copy.bytes() - 1, ..limits });
+    assert_eq!(copy.len(), 3);
+    copy.clear();
+    assert_eq!((copy.bytes(), copy.len_bytes()), (0, 0));
 }

@@ -53,10 +53,15 @@ impl<'a> Node<'a> {
 
     /// Appends the node.
     pub(super) fn write(self, out: &mut Vec<u8>) {
+        self.write_head(out);
+        out.extend_from_slice(self.sets);
+    }
+
+    /// Appends what stands in front of the octets of the sets.
+    pub(super) fn write_head(self, out: &mut Vec<u8>) {
         put_number(out, self.below << 1 | u32::from(self.spelled.is_some()));
-        for part in [Some(self.owner), self.spelled, Some(self.sets)].into_iter().flatten() {
-            put_sized(out, part);
-        }
+        [Some(self.owner), self.spelled].into_iter().flatten().for_each(|part| put_sized(out, part));
+        put_number(out, self.sets.len() as u32);
     }
 
     /// The labels of the owner name in front of the zone's origin, lowercase, without an end.

@@ -198,9 +198,10 @@ impl Patcher {
         last.change(table::hash(&[]), &[], &at_apex, Some((rtype::SOA, soa_ttl, soa)));
         patches.push(last);
         let mut editor = Editor::from_zone(base);
-        for patch in &patches {
+        for patch in &mut patches {
+            let start = editor.take_sets(std::mem::take(&mut patch.sets));
             for Edit { hash, owner, old, sets, spelled } in &patch.edits {
-                editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
+                editor.set_taken(*hash, owner, *old, start + sets.start..start + sets.end, *spelled);
             }
         }
         let Some(Patch { repeated, anomalies, touched, left_out, absent, present, doubts, .. }) =

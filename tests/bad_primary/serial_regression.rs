@@ -15,7 +15,7 @@ fn believing(addresses: &[SocketAddr], after: Duration, after_silence: Duration)
 
 /// Returns true if the alarm is on.
 fn alarm(secondary: &Secondary) -> bool {
-    secondary.metrics.transfer_regressed.with_label_values(&["z.example."]).get() == 1
+    secondary.metric("aggregator_transfer_regressed{zone=\"z.example.\"}") == Some(1)
 }
 
 /// Waits until the older serial was seen so often that three rounds alone would long have been enough.

@@ -153,8 +153,12 @@ impl Stand {
 
     /// Transfers of a zone that were adopted.
     pub fn adopted_of(&self, site: usize, kind: &str) -> u64 {
-        let zone = self.sites[site].origin();
-        self.metric(&format!("aggregator_transfer_duration_seconds_count{{kind=\"{kind}\",zone=\"{zone}\"}}"))
+        let (differences, wholes) = self.daemon.received(&self.sites[site].origin().to_string());
+        match kind {
+            "ixfr" => differences,
+            "axfr" => wholes,
+            _ => panic!("no kind of transfer: {kind}"),
+        }
     }
 
     /// Waits until so many transfers of the first zone were adopted; they are counted after they can be seen.

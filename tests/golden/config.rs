@@ -17,12 +17,16 @@ const SEPARATOR: &str = "====\n";
 const SAID: &str = "=> ";
 
 /// Messages that no case meets, and why.
-const UNMET: [(&str, &str); 7] = [
+const UNMET: [(&str, &str); 8] = [
     ("{key} is missing in the schema of {}", "an assertion, for programmers"),
     ("text gives sound RDATA", "an assertion, for programmers"),
     ("a number that cannot be read", "the parser refuses it before"),
     ("{place} makes no zone ({error}); correct its records", "all that is known to make none is refused before"),
     ("[clients] has {} zones; write {MAX_HOMES} at most", "takes 65,001 zones"),
+    (
+        "more is wrong from here on; correct what is listed first",
+        "takes 1,001 mistakes; the tests of `inventory` have them",
+    ),
     ("is larger than any list of prefixes; write the path of a file with a prefix on each line", "takes 512 MiB"),
     ("{place} has more records of a name and type than an answer holds; remove some", "takes 64 KiB of records"),
 ];
@@ -82,6 +86,8 @@ const ZONE: &str = "[zones]\n\"a.example\" = \"192.0.2.1\"\n";
 const KEY: &str =
     "[keys.\"k.example\"]\nsecret_file = \"k.key\"\n[secondaries]\nallow_transfer = { key = \"k.example\" }\n";
 const TREE: &str = "[zones.\"t.example\"]\nzookeeper = \"192.0.2.1\"\n";
+const FETCHED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]\nurl = \"https://192.0.2.1/\"\n\
+    token_file = \"t\"\nca = \"ca.pem\"\n";
 const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
 const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
@@ -100,7 +106,7 @@ fn disk_text() -> String {
     let wrong =
         "10.0.0.0/8\n  10.0.0.1/8 # host\n::ffff:10.0.0.0/104\n10.0.0.0/8 10.1.0.0/16\n\"10.2.0.0/16\",\n10.3.0.0/33";
     let twice = "10.1.0.0/16\n # \n 10.0.0.0/9\n10.1.0.0/16\n";
-    let cases: [OnDisk; 24] = [
+    let cases: [OnDisk; 26] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("no files of TLS", &[], tls),
@@ -122,6 +128,8 @@ fn disk_text() -> String {
             tree_tls,
         ),
         ("a folder for a secret", &[], "digest = \".\"\n"),
+        ("a token of two words", &[("t", "one two\n", 0o600), ("ca.pem", "", 0o644)], FETCHED),
+        ("no token and no authority", &[], FETCHED),
         ("no file of prefixes", &[], CLIENTS),
         ("a folder for a file of prefixes", &[], FOLDER_OF_CLIENTS),
         ("a file without prefixes", &[("a", "# none\n\n  \n", 0o644), ("b", "", 0o644)], CLIENTS),

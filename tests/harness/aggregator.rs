@@ -157,6 +157,17 @@ impl Aggregator {
         body
     }
 
+    /// Numbers of incremental and of full transfers of a zone that were published, as `status` tells them.
+    pub fn received(&self, zone: &str) -> (u64, u64) {
+        let zone = format!("{}.", zone.trim_end_matches('.'));
+        let report = self.verb(&["status", &zone, "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&report.stdout).expect("JSON");
+        let found = report["zones"].get(0).or(report["regions"].get(0));
+        let counts = &found.unwrap_or_else(|| panic!("no zone {zone} in {report}"))["received"];
+        let count = |kind: &str| counts[kind].as_u64().unwrap_or_else(|| panic!("no count of {zone} in {report}"));
+        (count("incremental"), count("full"))
+    }
+
     /// Status and body of a page of the metrics server.
     pub fn http(&self, path: &str) -> (u16, String) {
         self.http_as("GET", path, "localhost")

@@ -38,6 +38,20 @@ pub fn an_ensemble_that_ends_fires_for_its_tree_until_it_is_back() -> World {
     world
 }
 
+/// The inventory of each replica is removed, and comes back.
+pub fn an_inventory_that_is_gone_fires_until_it_is_back() -> World {
+    let world = World::start(&Plan { inventory: true, ..Plan::default() });
+    for (replica, path) in world.inventories.iter().enumerate() {
+        std::fs::remove_file(path).expect("the inventory");
+        world.wait_firing("CnsInventoryFailing", &[("zone", MADE), ("instance", &world.instance(replica))]);
+    }
+    // What was read is served, and is not confirmed.
+    world.assert_only(&["CnsInventoryFailing", "CnsTransferFailing"]);
+    world.inventories.iter().for_each(|path| write_file(path, INVENTORY));
+    world.wait_quiet();
+    world
+}
+
 /// The only ZooKeeper that both replicas have comes back without its data.
 pub fn an_ensemble_that_was_wiped_fires_until_that_is_accepted() -> World {
     let mut world = World::start(&Plan { tree: true, ..Plan::default() });

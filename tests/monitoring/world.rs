@@ -4,11 +4,16 @@
 use super::harness::*;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub const REGION: &str = "us-west.cns.example.com.";
 pub const ZONES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
+/// A zone that is made of an inventory, and the inventory.
+pub const MADE: &str = "made.test.";
+pub const INVENTORY: &str =
+    r#"{"format":1,"vms":[{"alias":"a","owner":"o","addresses":"192.0.2.1","services":"web"}]}"#;
 /// A zone that is made of what services write into ZooKeeper, and its node there.
 pub const TREE: &str = "emy-10.example.com.";
 const NODE: &str = "/com/example/emy-10";
@@ -46,6 +51,8 @@ pub struct Plan {
     pub probed: bool,
     /// True if both replicas also have a tree of a ZooKeeper.
     pub tree: bool,
+    /// True if both replicas also make a zone of an inventory.
+    pub inventory: bool,
     /// True if the datacenters' primary gives differences.
     pub incremental: bool,
     /// True if the region is steered, and all who ask are clients of the last datacenter.
@@ -62,6 +69,7 @@ impl Default for Plan {
             busy: false,
             probed: false,
             tree: false,
+            inventory: false,
             incremental: false,
             steered: false,
             memory: None,
@@ -77,6 +85,8 @@ pub struct World {
     pub replicas: Vec<Aggregator>,
     pub prometheus: Prometheus,
     pub zookeeper: Option<ZooKeeper>,
+    /// The inventory of each replica.
+    pub inventories: Vec<PathBuf>,
     /// The rules of all alerts that were waited for and came.
     seen: RefCell<BTreeSet<String>>,
     instances: Vec<String>,
@@ -101,16 +111,20 @@ impl World {
         if plan.missing {
             relays.iter().for_each(|of_replica| of_replica[0].cut(true));
         }
+        let home = |replica| folder.subfolder(&format!("replica{replica}"));
+        let inventories: Vec<PathBuf> = (0..2).map(|replica| home(replica).join("inventory.json")).collect();
+        inventories.iter().for_each(|path| write_file(path, INVENTORY));
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
                 let settings = settings(plan, replica, &relays[replica], zookeeper.as_ref());
-                Aggregator::start_with(&folder.subfolder(&format!("replica{replica}")), &settings)
+                Aggregator::start_with(&home(replica), &settings)
             })
             .collect();
         let instances: Vec<String> = replicas.iter().map(|replica| replica.metrics_address().to_string()).collect();
         let prometheus = Prometheus::start(&folder, &prometheus_files(&instances));
         let seen = RefCell::default();
-        let world = World { primary, relays, replicas, prometheus, zookeeper, seen, instances, _folder: folder };
+        let world =
+            World { primary, relays, replicas, prometheus, zookeeper, inventories, seen, instances, _folder: folder };
         if !plan.missing && !plan.busy && !plan.probed {
             world.wait_quiet();
         }
@@ -265,7 +279,13 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
     if let Some(server) = zookeeper {
         zones.push_str(&format!("\"{TREE}\" = {{ zookeeper = \"{}\", session_timeout = \"4s\" }}\n", server.address()));
     }
+    if plan.inventory {
+        zones.push_str(&format!("\"{MADE}\" = {{ inventory = \"dc\" }}\n"));
+    }
     let mut more = String::new();
+    if plan.inventory {
+        more.push_str("[inventories.dc]\nfile = \"inventory.json\"\n");
+    }
     if plan.busy {
         let mut dead = Port::reserve();
         let dead = dead.release();
@@ -280,7 +300,7 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
         zones.push_str(&format!("\"odd.test\" = \"{odd}\"\n"));
         // The primary is no secondary of anything and says so at once; silence would be counted after a minute.
         let secondary = relays[0].address();
-        more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{secondary}\"]\n");
+        more += &format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{secondary}\"]\n");
     }
     if plan.probed {
         let address = relays[0].address();

@@ -5,6 +5,7 @@ use super::super::{Intake, NamePattern, Region};
 use super::*;
 use crate::zone::tests::zone;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const PLAN: DampingPlan =
     DampingPlan { max_removed: (1, 3), window: Duration::from_secs(60), last: Duration::from_secs(600) };
@@ -282,20 +283,19 @@ proptest! {
         for (pause, next) in events.into_iter().chain([end]) {
             for second in now..now + pause {
                 let changed = second == now && given != model.given;
-                let before = std::mem::take(&mut service.live);
-                service.live = given.iter().map(address).collect();
+                let at = begun + Duration::from_secs(second);
+                let live: BTreeSet<Address> = given.iter().map(address).collect();
                 if changed {
-                    for gone in before.difference(&service.live.clone()) {
-                        let withdrawn = Withdrawn { since: begun + Duration::from_secs(second), member: 0, ttl: 30, instances: Vec::new() };
-                        service.held.entry(gone.clone()).or_insert(withdrawn);
+                    let gone: Vec<Address> = service.live.difference(&live).cloned().collect();
+                    for gone in gone {
+                        service.hold(gone, Withdrawn { member: 0, ttl: 30, instances: Vec::new() }, at);
                     }
                 }
-                let at = begun + Duration::from_secs(second);
-                if changed || service.next.is_some_and(|next| next <= at) {
-                    service.release_due(&plan, at, &mut Tally::default());
+                if changed || service.group.next().is_some_and(|next| next <= at) {
+                    service.update(live, &plan, at, &mut Tally::default());
                 }
                 // As a damper does that looks often.
-                if service.is_over() {
+                if service.group.is_calm() {
                     service = Service { live: service.live, ..Service::default() };
                 }
                 model.second(&plan, second, &given);

@@ -478,7 +478,7 @@ proptest! {
 
 /// Records of the newest differences.
 fn changes(history: &History, count: usize) -> u64 {
-    let size = |block: &Block| block.iter().count() as u64;
+    let size = |block: &Block| block.open().iter().count() as u64;
     let newest = history.iter().skip(history.len().saturating_sub(count));
     newest.map(|delta| 2 + size(&delta.removed) + size(&delta.added)).sum()
 }

@@ -30,7 +30,7 @@ impl Account {
         for reason in SessionError::LABELS {
             drop(account.metrics.zookeeper_losses.with_label_values(&[zone, reason]));
         }
-        account.metrics.memory_refused.with_label_values(&[zone]).set(0);
+        account.metrics.memory_refused.set(&[zone], 0);
         account.note_held(None);
         drop(account.turn_to(Session::Disconnected));
         account
@@ -77,13 +77,13 @@ impl Account {
         (status.error, status.reason) = (Some(error.to_string()), Some(error.label()));
         drop(status);
         if matches!(error, SessionError::Memory(_)) {
-            self.metrics.memory_refused.with_label_values(&[&self.zone[..]]).set(1);
+            self.metrics.memory_refused.set(&[&self.zone[..]], 1);
         }
     }
 
     /// Notes that memory has room for the tree and its zones.
     pub fn note_room(&self) {
-        self.metrics.memory_refused.with_label_values(&[&self.zone[..]]).set(0);
+        self.metrics.memory_refused.set(&[&self.zone[..]], 0);
         self.shared.status().reason = None;
     }
 
@@ -115,7 +115,7 @@ impl Account {
 
     /// Counts names that a reading found different although no event had told of them.
     pub fn note_drift(&self, names: u64) {
-        self.metrics.audit_drift.with_label_values(&[&self.zone[..]]).inc_by(names);
+        self.metrics.audit_drift.count(&[&self.zone[..]], names);
     }
 
     /// Shows what the tree holds.
@@ -137,7 +137,7 @@ impl Account {
 
     /// Shows whether a tree waits for confirmation.
     pub fn note_held(&self, held: Option<&Held>) {
-        self.metrics.transfer_held.with_label_values(&[&self.zone[..]]).set(held.is_some().into());
+        self.metrics.transfer_held.set(&[&self.zone[..]], held.is_some().into());
         let reset = held.filter(|held| held.is_reset).map(|held| held.doubt);
         for doubt in Doubt::ALL.into_iter().filter(|doubt| *doubt != Doubt::Shrunk) {
             let gauge = self.metrics.zookeeper_tree_reset.with_label_values(&[&self.zone[..], doubt.label()]);

@@ -4,6 +4,8 @@ use super::client::report::{ClientReport, StepClient, UnevenReport};
 use crate::keeper::{MemberStatus, PinStatus, ZoneStatus};
 use crate::publish::State;
 use crate::select::Pick;
+use crate::source::inventory::status::Reading;
+use crate::source::inventory::{Instance, InventoryStatus};
 use crate::source::zookeeper::status::Session;
 use crate::source::zookeeper::zones::Explanation;
 use crate::source::zookeeper::{TreePlan, TreeStatus};
@@ -311,6 +313,8 @@ pub struct SourceReport {
     pub primaries: Vec<PrimaryStatus>,
     /// The tree that the zone is made of.
     pub tree: Option<TreeReport>,
+    /// The inventory that the zone is made of.
+    pub inventory: Option<InventoryReport>,
     /// True if its records are in the configuration, or follow from it.
     pub configured: bool,
     /// Drains that keep a share of the clients from its records at the name, in words.
@@ -335,6 +339,7 @@ impl SourceReport {
             expires_in_seconds: kept.and_then(|status| status.expires_in_seconds),
             primaries: Vec::new(),
             tree: None,
+            inventory: None,
             configured: false,
             shares: Vec::new(),
         }
@@ -368,6 +373,31 @@ impl TreeReport {
             session: status.session,
             zxid: status.zxid.clone(),
             nodes,
+        }
+    }
+}
+
+/// An inventory, and the instances of it that have to do with a name.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InventoryReport {
+    pub inventory: String,
+    /// "file" or "url".
+    pub feeder: &'static str,
+    pub reading: Reading,
+    /// Time of the last good reading, Unix time.
+    pub last_reading: Option<i64>,
+    pub instances: Vec<Instance>,
+}
+
+impl InventoryReport {
+    /// Returns the state of an inventory, with the instances that concern a name.
+    pub fn new(status: &InventoryStatus, instances: Vec<Instance>) -> InventoryReport {
+        InventoryReport {
+            inventory: status.inventory.clone(),
+            feeder: status.feeder,
+            reading: status.reading,
+            last_reading: status.last_reading,
+            instances,
         }
     }
 }

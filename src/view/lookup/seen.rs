@@ -8,7 +8,7 @@ use super::report::{GoneReport, LookupStep, SeenReport};
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
 use crate::view::text::RecordText;
-use crate::zone::{Block, HistoryStep, Record};
+use crate::zone::{HistoryStep, OpenBlock, OpenDelta, Record};
 use std::collections::{BTreeMap, HashSet};
 use wire::rr;
 
@@ -21,7 +21,7 @@ struct Trail<'h> {
     /// The step with which it came last; none when that was before.
     came: Option<&'h HistoryStep>,
     /// The step with which it went, and what it was then; none when it is there.
-    went: Option<(&'h HistoryStep, Record<'h>)>,
+    went: Option<(&'h HistoryStep, RecordText)>,
 }
 
 /// Adds to a step since when its records are there, and the records that have gone from its name.
@@ -30,12 +30,12 @@ pub fn add_times(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
     let at_name = |record: &Record<'_>| record.owner.eq_ignore_ascii_case(name.as_wire());
     let mut trails: BTreeMap<Key, Trail<'_>> = BTreeMap::new();
     for passed in served.history.steps() {
-        let records = |block| -> Vec<Record<'_>> { Block::iter(block).filter(at_name).collect() };
-        let (removed, added) = (records(&passed.delta.removed), records(&passed.delta.added));
-        let keys = |records: &[Record<'_>]| records.iter().map(key_of).collect::<HashSet<Key>>();
-        let (gone, come) = (keys(&removed), keys(&added));
-        for record in removed.into_iter().filter(|record| !come.contains(&key_of(record))) {
-            trails.entry(key_of(&record)).or_default().went = Some((passed, record));
+        let OpenDelta { removed, added, .. } = OpenDelta::new(&passed.delta);
+        let keys = |block: &OpenBlock| block.iter().filter(at_name).map(|record| key_of(&record)).collect();
+        let (gone, come): (HashSet<Key>, HashSet<Key>) = (keys(&removed), keys(&added));
+        for record in removed.iter().filter(at_name).filter(|record| !come.contains(&key_of(record))) {
+            let text = RecordText::new(record.rtype, record.ttl, record.rdata);
+            trails.entry(key_of(&record)).or_default().went = Some((passed, text));
         }
         for key in come.difference(&gone) {
             trails.insert(key.clone(), Trail { came: Some(passed), went: None });
@@ -49,10 +49,10 @@ pub fn add_times(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
         }
     }
     let is_meant = |(rtype, _): &Key| wanted.is_none_or(|wanted| wanted == *rtype);
-    let gone = trails.iter().filter(|(key, _)| is_meant(key)).filter_map(|(_, trail)| {
-        let (passed, record) = trail.went.as_ref()?;
+    let gone = trails.into_iter().filter(|(key, _)| is_meant(key)).filter_map(|(_, trail)| {
+        let (passed, text) = trail.went?;
         Some(GoneReport {
-            text: RecordText::new(record.rtype, record.ttl, record.rdata),
+            text,
             seen: since(served, trail.came),
             last: passed.delta.from_serial(),
             gone: passed.delta.to_serial(),

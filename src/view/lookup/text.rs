@@ -2,13 +2,14 @@
 
 use super::client::report::count as count_of;
 use super::report::{
-    Given, GoneReport, LawReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
-    SetReport, SourceReport, TreeReport,
+    Given, GoneReport, InventoryReport, LawReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport,
+    RegionUse, SeenReport, SetReport, SourceReport, TreeReport,
 };
 use crate::select::Pick;
+use crate::source::inventory::Membership;
 use crate::view::facts::describe_pin;
 use crate::view::sizes;
-use crate::view::text::{describe_version, format_seconds, or_dash, printable};
+use crate::view::text::{describe_version, format_seconds, moment, or_dash, printable};
 use crate::zone::SizeLimit;
 use std::fmt::Write;
 
@@ -210,6 +211,9 @@ fn write_source(text: &mut String, source: &SourceReport, member: bool) {
     if let Some(tree) = &source.tree {
         write_tree(text, tree);
     }
+    if let Some(inventory) = &source.inventory {
+        write_inventory(text, inventory);
+    }
     if source.configured {
         text.push_str("      made of the configuration\n");
     }
@@ -228,6 +232,24 @@ fn write_tree(text: &mut String, tree: &TreeReport) {
         _ = writeln!(text, "      {}: {}", printable(&node.path), printable(&node.role));
         if !node.payload.is_empty() {
             _ = writeln!(text, "        {}", printable(&node.payload));
+        }
+    }
+}
+
+/// Writes the instances that have to do with a name.
+fn write_inventory(text: &mut String, inventory: &InventoryReport) {
+    let (name, reading) = (&inventory.inventory, inventory.reading.label());
+    _ = writeln!(text, "      inventory {name}: {reading}");
+    for instance in &inventory.instances {
+        let alias = instance.alias.as_ref().map(|alias| format!(" ({})", printable(alias))).unwrap_or_default();
+        let reasons = match instance.reasons.as_slice() {
+            [] => String::new(),
+            reasons => format!(": {}", reasons.join(", ")),
+        };
+        _ = writeln!(text, "      instance {}{alias}: {}{reasons}", instance.uuid, instance.state);
+        for Membership { service, state, until, .. } in &instance.services {
+            let until = until.map(|until| format!(" until {}", moment(Some(until)))).unwrap_or_default();
+            _ = writeln!(text, "        service {}: {state}{until}", printable(service));
         }
     }
 }

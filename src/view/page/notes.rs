@@ -9,10 +9,10 @@ use crate::probe::Problem;
 use crate::publish::State;
 use crate::view::facts::address_warnings;
 use crate::view::remarks::remarks;
-use crate::view::report::{RegionReport, Report};
+use crate::view::report::{RegionReport, Report, ZoneReport};
 use crate::view::sizes::Audience;
 use crate::view::text::because;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use wire::name::Name;
 
 /// Note of something that an operator should know.
@@ -42,9 +42,9 @@ pub fn judge(report: &Report, notes: &[Note]) -> Mark {
 /// Collects the notes on everything that needs attention, the worst first.
 pub fn collect_notes(report: &Report) -> Vec<Note> {
     let (mut notes, mut told) = (Vec::new(), HashSet::new());
+    let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
     let why = |zone: &Name| {
-        let zone = report.zones.iter().find(|report| report.kept.zone == *zone);
-        let remarks = zone.map(remarks).unwrap_or_default();
+        let remarks = zones.get(zone).map(|zone| remarks(zone)).unwrap_or_default();
         if remarks.is_empty() { "nothing has come from its source for too long".to_owned() } else { remarks }
     };
     let mut add = |grade: Grade, label: &str, about: Cell, text: String| {
@@ -66,13 +66,14 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
             }
         }
         for member in &region.members {
-            let name = short(&member.zone);
-            let why = why(&member.zone);
+            if !matches!(member.state, "stale" | "missing" | "expired") {
+                continue;
+            }
+            let (name, why) = (short(&member.zone), why(&member.zone));
             match member.state {
                 "stale" => add(Grade::Warn, "stale", link(), format!("{name} is served as it was: {why}")),
                 "missing" => add(Grade::Bad, "missing", link(), format!("{name} is not in the region: {why}")),
-                "expired" => add(Grade::Bad, "expired", link(), format!("{name} is not in the region any more: {why}")),
-                _ => continue,
+                _ => add(Grade::Bad, "expired", link(), format!("{name} is not in the region any more: {why}")),
             }
             told.insert(&member.zone);
         }
@@ -101,11 +102,11 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
         add(Grade::Warn, "large sets", zone_link(name), sizes.consequences(audience).join("; "));
     }
     for zone in report.zones.iter().filter(|zone| !told.contains(&zone.kept.zone)) {
-        let (name, why) = (&zone.kept.zone, why(&zone.kept.zone));
+        let name = &zone.kept.zone;
         match (zone.kept.state, trouble(zone)) {
-            (State::NotReady, _) => add(Grade::Bad, "not ready", zone_link(name), why),
-            (State::Expired, _) => add(Grade::Bad, "expired", zone_link(name), why),
-            (State::Ok, Some(trouble)) => add(Grade::Warn, trouble, zone_link(name), why),
+            (State::NotReady, _) => add(Grade::Bad, "not ready", zone_link(name), why(name)),
+            (State::Expired, _) => add(Grade::Bad, "expired", zone_link(name), why(name)),
+            (State::Ok, Some(trouble)) => add(Grade::Warn, trouble, zone_link(name), why(name)),
             (State::Ok, None) => {}
         }
     }

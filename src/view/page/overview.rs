@@ -10,7 +10,10 @@ use super::parts::{
 };
 use super::rows::{Fact, drains, members, zone_mark, zone_rate};
 use crate::daemon::sources::SourceStatus;
+use crate::keeper::MemberStatus;
 use crate::publish::State;
+use crate::source::inventory::InventoryStatus;
+use crate::source::inventory::status::Reading;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::view::columns::{Column, Table, Value, cells, heads, table};
@@ -23,8 +26,12 @@ use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Zones in the table; who has more looks for one by its name.
-const LISTED_ZONES: usize = 500;
+/// Zones in the table, regions, members of each and notes; who has more looks in the list, or at the region.
+const LISTED_ZONES: usize = 100;
+const LISTED_REGIONS: usize = 50;
+const LISTED_MEMBERS: usize = 12;
+const LISTED_NOTES: usize = 100;
+
 /// Overview, which is the first page.
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -32,14 +39,17 @@ pub struct Overview {
     shell: Shell,
     verdict: Mark,
     notes: Vec<Note>,
+    hidden_notes: usize,
     facts: Vec<Fact>,
     regions: Vec<RegionCard>,
+    hidden_regions: usize,
     /// The columns of zones, and each zone with its id and cells.
     zone_heads: Cell,
     zones: Vec<(String, Cell)>,
     hidden_zones: usize,
     drains: Table,
     trees: Table,
+    inventories: Table,
     rcodes: Vec<RcodeRow>,
     transports: Vec<Fact>,
     queries: Cell,
@@ -54,6 +64,7 @@ struct RegionCard {
     serial: Cell,
     facts: Vec<Fact>,
     members: Table,
+    hidden_members: usize,
 }
 
 /// A response code.
@@ -69,7 +80,9 @@ impl Overview {
     pub fn new<'r>(shell: Shell, report: &'r Report, queries: &Queries) -> Overview {
         let now = shell.now;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
-        let notes = collect_notes(report);
+        let mut notes = collect_notes(report);
+        let (verdict, hidden_notes) = (judge(report, &notes), notes.len().saturating_sub(LISTED_NOTES));
+        notes.truncate(LISTED_NOTES);
         let mut listed: Vec<&ZoneReport> = report.zones.iter().collect();
         // Trouble comes first; else they keep their order.
         let trouble = |grade: Grade| if grade == Grade::Told { Grade::Good } else { grade };
@@ -79,17 +92,26 @@ impl Overview {
         let row =
             |zone: &'r ZoneReport| (id_of("zone", &zone.kept.zone), cells(&columns, &Line::new(report, zone), now));
         let transports = queries.rates.transports.iter();
-        let regions = report.regions.iter().map(|region| region_card(report, region, &zones, now)).collect();
+        let mut regions: Vec<&RegionReport> = report.regions.iter().collect();
+        if regions.len() > LISTED_REGIONS {
+            regions.sort_by_key(|region| !has_trouble(region));
+        }
+        let hidden_regions = regions.len().saturating_sub(LISTED_REGIONS);
+        let regions = regions.into_iter().take(LISTED_REGIONS);
+        let regions = regions.map(|region| region_card(report, region, &zones, now)).collect();
         Overview {
-            verdict: judge(report, &notes),
+            verdict,
             notes,
+            hidden_notes,
             facts: sum_up(report, queries, now),
             regions,
+            hidden_regions,
             zone_heads: heads(&columns),
             zones: listed.into_iter().take(LISTED_ZONES).map(row).collect(),
             hidden_zones,
             drains: drains(&report.drains, now),
             trees: trees(report, now),
+            inventories: inventories(report, now),
             rcodes: rcode_rows(queries),
             transports: transports.map(|(name, rates)| Fact::new(transport(name), rate(*rates))).collect(),
             queries: spark_line(&queries.history, &describe_rates(queries)),
@@ -198,14 +220,49 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
         let current = secondaries.iter().filter(|target| is_current(target.acknowledged)).count();
         facts.push(Fact::new("secondaries told", format!("{current} of {}", secondaries.len())));
     }
+    let mut listed: Vec<&MemberStatus> = region.members.iter().collect();
+    if listed.len() > LISTED_MEMBERS {
+        listed.sort_by_key(|member| member.state == "ok");
+    }
+    let hidden_members = listed.len().saturating_sub(LISTED_MEMBERS);
+    listed.truncate(LISTED_MEMBERS);
     RegionCard {
         id: id_of("region", &region.region),
         link: zone_link(&region.region),
         mark: Mark::of_state(region.state),
         serial: serial(region.serial),
         facts,
-        members: members(&region.members, zones, now),
+        members: members(listed, zones, now),
+        hidden_members,
     }
+}
+
+/// Returns true if a region has members that are missing or old, or is not served.
+fn has_trouble(report: &RegionReport) -> bool {
+    let is_lacking = |member: &MemberStatus| matches!(member.state, "missing" | "expired" | "stale");
+    report.kept.state != State::Ok || report.kept.members.iter().any(is_lacking)
+}
+
+/// Inventories, each once.
+fn inventories(report: &Report, now: i64) -> Table {
+    let inventories = report.zones.iter().filter_map(|zone| match &zone.source {
+        Some(SourceStatus::Inventory(found)) if found.main == zone.kept.zone => Some(&**found),
+        _ => None,
+    });
+    let columns: [Column<&InventoryStatus>; 8] = [
+        Column::page("Inventory of", "", |found| Value::Name(found.main.clone())),
+        Column::page("Reading", "", |found| {
+            let grade = if found.reading == Reading::Failing { Grade::Warn } else { Grade::Good };
+            Value::Mark(Mark::new(grade, found.reading.label()))
+        }),
+        Column::page("Instances", "number", |found| Value::Number(found.counts.vms)),
+        Column::page("With names", "number", |found| Value::Number(found.counts.listed)),
+        Column::page("Held", "number", |found| Value::Number(found.counts.held)),
+        Column::page("Undecided", "number wide", |found| Value::Number(found.counts.undecided)),
+        Column::page("From", "wide", |found| Value::Text(found.place.clone())),
+        Column::page("Last read", "", |found| Value::At(found.last_reading)),
+    ];
+    table(&columns, inventories, now)
 }
 
 /// Trees, each once.

@@ -72,6 +72,7 @@ pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
             (source.held.is_some(), source.primaries.iter().any(|primary| primary.failures > 0))
         }
         SourceStatus::Tree(source) => (source.held.is_some(), source.session == Session::Disconnected),
+        SourceStatus::Inventory(source) => (source.held.is_some(), source.failures > 0),
         SourceStatus::Services(_) => (false, false),
     };
     match (held, failing) {
@@ -130,7 +131,11 @@ impl Member<'_> {
 }
 
 /// Writes the members of a region as a table.
-pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneReport>, now: i64) -> Table {
+pub fn members<'r>(
+    members: impl IntoIterator<Item = &'r MemberStatus>,
+    zones: &HashMap<&Name, &'r ZoneReport>,
+    now: i64,
+) -> Table {
     let member = |status: &'r MemberStatus| Member { status, zone: zones.get(&status.zone).copied() };
     let columns: [Column<Member<'_>>; 9] = [
         Column::page("Member", "", |member| Value::Name(member.status.zone.clone())),
@@ -145,7 +150,7 @@ pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneR
         }),
         Column::page("Transfers", "wide", |member| member.of_zone(|zone| Value::Html(transfer_bars(zone)))),
     ];
-    table(&columns, members.iter().map(member), now)
+    table(&columns, members.into_iter().map(member), now)
 }
 
 /// Writes drains as a table.

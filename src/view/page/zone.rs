@@ -62,6 +62,7 @@ pub struct ZonePage {
     transfers: Cell,
     recent: Table,
     tree: Vec<Fact>,
+    inventory: Vec<Fact>,
     broken: Vec<(String, String)>,
     services: Vec<(String, String)>,
     secondaries: Table,
@@ -176,6 +177,9 @@ impl ZonePage {
                 self.tree = Facts::of_tree(zone, tree).values(now);
                 let payloads = tree.broken_payloads.iter();
                 self.broken = payloads.map(|payload| (printable(&payload.node), printable(&payload.error))).collect();
+            }
+            Some(SourceStatus::Inventory(inventory)) => {
+                self.inventory = Facts::of_inventory(zone, inventory).values(now);
             }
             Some(SourceStatus::Services(own)) => {
                 self.services =

@@ -25,8 +25,8 @@ pub struct NodeChange<'a> {
     pub owner: &'a [u8],
     /// True if the table has no node there.
     pub is_new: bool,
-    /// Node as [`Node::write`](super::Node) wrote it.
-    pub node: Option<&'a [u8]>,
+    /// Node as [`Node::write`](super::Node) writes it: what stands in front of the octets of its sets, and they.
+    pub node: Option<[&'a [u8]; 2]>,
 }
 
 impl Table {
@@ -219,8 +219,8 @@ impl Shard {
     /// Changes a shard as [`Shard::change`] does, where all nodes are the shard's own, and remain so: most are not
     /// looked at.
     fn splice(&self, changes: &[NodeChange<'_>], freezer: &mut Freezer) -> Option<Shard> {
-        let mut parts: Vec<(u16, &[u8])> = Vec::with_capacity(self.names() + changes.len());
-        parts.extend(self.own_nodes()?);
+        let mut parts: Vec<(u16, [&[u8]; 2])> = Vec::with_capacity(self.names() + changes.len());
+        parts.extend(self.own_nodes()?.map(|(tag, bytes)| (tag, [bytes, &[]])));
         for change in changes {
             let tag = change.hash as u16;
             let found = self.find(change.hash, change.owner).map(|(index, ..)| index);
@@ -230,7 +230,7 @@ impl Shard {
                 (None, None) => {}
             }
         }
-        parts.retain(|(_, bytes)| !bytes.is_empty());
+        parts.retain(|(_, [head, _])| !head.is_empty());
         freezer.join(&parts)
     }
 
@@ -246,7 +246,8 @@ impl Shard {
             if ours.next_if(|(_, ours)| *ours == bytes).is_some() {
                 continue;
             }
-            let Some(change) = changes.iter().find(|change| change.node == Some(bytes)) else { return false };
+            let is_it = |[head, sets]: [&[u8]; 2]| bytes.strip_prefix(head) == Some(sets);
+            let Some(change) = changes.iter().find(|change| change.node.is_some_and(is_it)) else { return false };
             made += 1;
             if !change.is_new && ours.next_if(|(_, ours)| Node::is_at(ours, change.owner)).is_none() {
                 return false;
@@ -259,6 +260,7 @@ impl Shard {
 impl<'a> NodeChange<'a> {
     /// The node as a shard gets it.
     fn entry(&self) -> Option<Entry<'a>> {
-        Some(Entry::new(self.hash as u16, self.owner, self.node?))
+        let [head, sets] = self.node?;
+        Some(Entry { rest: sets, ..Entry::new(self.hash as u16, self.owner, head) })
     }
 }

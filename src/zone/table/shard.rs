@@ -190,6 +190,8 @@ pub(super) struct Entry<'a> {
     pub tag: u16,
     pub owner: &'a [u8],
     pub bytes: &'a [u8],
+    /// What of the node stands elsewhere, behind them.
+    pub rest: &'a [u8],
     /// The bytes of a source that hold it, and where, if that is known. Owner and bytes are of no use then.
     pub held: Option<(&'a Arc<[u8]>, usize)>,
 }
@@ -197,12 +199,17 @@ pub(super) struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// A node that no source is known to have.
     pub fn new(tag: u16, owner: &'a [u8], bytes: &'a [u8]) -> Entry<'a> {
-        Entry { tag, owner, bytes, held: None }
+        Entry { tag, owner, bytes, rest: &[], held: None }
     }
 
     /// A node that a source has.
     pub fn held(tag: u16, bytes: &'a Arc<[u8]>, at: usize) -> Entry<'a> {
-        Entry { tag, owner: &[], bytes: &[], held: Some((bytes, at)) }
+        Entry { tag, owner: &[], bytes: &[], rest: &[], held: Some((bytes, at)) }
+    }
+
+    /// Octets of the node, where no source is known to have it.
+    fn len(&self) -> usize {
+        self.bytes.len() + self.rest.len()
     }
 }
 
@@ -247,7 +254,7 @@ impl Freezer {
             return same.clone();
         }
         let pairs = || entries.iter().zip(&self.shared);
-        let own: usize = pairs().filter(|(_, shared)| shared.is_none()).map(|(entry, _)| entry.bytes.len()).sum();
+        let own: usize = pairs().filter(|(_, shared)| shared.is_none()).map(|(entry, _)| entry.len()).sum();
         let all = own + others.iter().map(|other| other.len()).sum::<usize>();
         let narrow = HEAD_BYTES + (TAG_BYTES + 2) * entries.len();
         let wide = narrow + all > usize::from(u16::MAX);
@@ -265,6 +272,7 @@ impl Freezer {
         }
         let out = &mut self.bytes;
         out.clear();
+        out.reserve(length);
         out.extend_from_slice(&(entries.len() as u32 | if wide { WIDE } else { 0 }).to_le_bytes());
         entries.iter().for_each(|entry| out.extend_from_slice(&entry.tag.to_le_bytes()));
         let mut at = head;
@@ -272,8 +280,8 @@ impl Freezer {
             let place = match shared {
                 Some((other, offset)) => starts[*other] + offset,
                 None => {
-                    at += entry.bytes.len();
-                    at - entry.bytes.len()
+                    at += entry.len();
+                    at - entry.len()
                 }
             };
             if wide {
@@ -283,22 +291,22 @@ impl Freezer {
             }
         }
         let owned = entries.iter().zip(&self.shared).filter(|(_, shared)| shared.is_none());
-        owned.for_each(|(entry, _)| out.extend_from_slice(entry.bytes));
+        owned.flat_map(|(entry, _)| [entry.bytes, entry.rest]).for_each(|part| out.extend_from_slice(part));
         Shard { bytes: Arc::from(&out[..]), others: (!others.is_empty()).then(|| others.into()) }
     }
 
-    /// Makes a shard of its own nodes, each with its tag; `None` where their places need four octets.
-    pub fn join(&mut self, nodes: &[(u16, &[u8])]) -> Option<Shard> {
+    /// Makes a shard of its own nodes, each with its tag and in two parts; `None` where their places need four octets.
+    pub fn join(&mut self, nodes: &[(u16, [&[u8]; 2])]) -> Option<Shard> {
         let out = &mut self.bytes;
         out.clear();
         out.extend_from_slice(&(nodes.len() as u32).to_le_bytes());
         nodes.iter().for_each(|(tag, _)| out.extend_from_slice(&tag.to_le_bytes()));
         let mut at = HEAD_BYTES + (TAG_BYTES + 2) * nodes.len();
-        for (_, bytes) in nodes {
+        for (_, [head, sets]) in nodes {
             out.extend_from_slice(&u16::try_from(at).ok()?.to_le_bytes());
-            at += bytes.len();
+            at += head.len() + sets.len();
         }
-        nodes.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+        nodes.iter().flat_map(|(_, parts)| parts).for_each(|part| out.extend_from_slice(part));
         Some(Shard { bytes: Arc::from(&out[..]), others: None })
     }
 
@@ -339,7 +347,7 @@ impl Freezer {
                 if let Some(guess) = guesses.get_mut(source) {
                     *guess = index + 1;
                 }
-                if bytes[at..].starts_with(entry.bytes) {
+                if bytes[at..].strip_prefix(entry.bytes).is_some_and(|behind| behind.starts_with(entry.rest)) {
                     shared = Some((number(bytes), at));
                     is_whole &= whole.is_none_or(|whole| std::ptr::eq(whole, shard));
                     whole = Some(shard);

@@ -20,7 +20,7 @@ fn changed(table: &Table, before: &Model, after: &Model, sources: &[Table]) -> T
     let nodes: BTreeMap<&[u8], Vec<u8>> = after.iter().map(|(owner, sets)| (&owner[..], node(owner, sets))).collect();
     let gone = before.keys().filter(|owner| !after.contains_key(*owner)).map(|owner| (&owner[..], None));
     let differs = |owner: &[u8]| before.get(owner) != after.get(owner);
-    let come = nodes.iter().filter(|(owner, _)| differs(owner)).map(|(owner, node)| (*owner, Some(&node[..])));
+    let come = nodes.iter().filter(|(owner, _)| differs(owner)).map(|(owner, node)| (*owner, Some([&node[..], &[]])));
     let change = |(owner, node)| NodeChange { hash: hash(owner), owner, is_new: !before.contains_key(owner), node };
     table.change(gone.chain(come).map(change).collect(), sources.into())
 }

@@ -1,0 +1,113 @@
+//! Zones from an inventory: one task for each inventory, which follows a feeder and makes zones of instances, accounts and
+//! networks, as CNS does.
+//!
+//! [`start`] makes the task and gives its handle. The rules are those of the crate `inventory`, which has neither clock
+//! nor files nor sockets; here is what they lack. A feeder reads a document or services and tells of them; the task
+//! judges, settles, keeps and publishes. What is known of an inventory outlives the task in a slot of the depot, and the
+//! process in the state folder.
+//!
+//! Invariants: zones are replaced by an inventory that was read to its end, never by a part of one; what cannot be read
+//! stays as it was until `serve_stale` has passed and the zones expire like any other; a document that lacks much is
+//! confirmed first (`guard`); all zones of an inventory change in one publication.
+//!
+//! Parts: `plan` what to do, `feeder` the way from feeders, `file`, `url` and `document` those of documents, `triton` that of a datacenter's services, `guard`
+//! documents that look wrong, `session` the steps in order, `book` what is known, `zones` versions and serials, `depot`
+//! and `files` what outlives the task and the process, `account` and `status` what operators see.
+//!
+//! Cost: O(document) for each one that is read; else O(what changes).
+
+mod account;
+mod book;
+pub mod depot;
+mod document;
+pub mod feeder;
+mod file;
+mod files;
+pub mod guard;
+pub mod plan;
+mod session;
+pub mod status;
+pub mod triton;
+mod url;
+pub mod zones;
+
+use book::Book;
+pub use book::{Instance, Membership};
+pub use plan::InventoryPlan;
+pub use status::InventoryStatus;
+
+use crate::source::shell::{self, Facilities, Handle, SourceKind};
+use depot::{Depot, Slot};
+use feeder::{Feeder, way};
+use file::FileFeeder;
+use plan::FeederPlan;
+use session::Task;
+use std::sync::Arc;
+use tokio::task::block_in_place;
+use triton::{TritonFeeder, identity};
+use url::UrlFeeder;
+use wire::name::Name;
+
+/// The kind of source that makes zones of an inventory.
+pub struct Mirrored {
+    slot: Arc<Slot>,
+}
+
+/// State that the handle and the task share.
+type Shared = shell::Shared<Mirrored>;
+
+/// Begins to follow an inventory. Must be called within a tokio runtime of several threads.
+pub fn start(plan: InventoryPlan, facilities: Facilities, depot: &Depot) -> Handle<Mirrored> {
+    let own = Mirrored { slot: depot.slot(&plan.name) };
+    let status = InventoryStatus::new(&plan);
+    Handle::start(Shared::new(plan, status, facilities, own))
+}
+
+impl SourceKind for Mirrored {
+    type Plan = InventoryPlan;
+    type Status = InventoryStatus;
+
+    async fn run(shared: Arc<Shared>) {
+        let name = shared.plan.name.clone();
+        match shared.plan.feeder.clone() {
+            FeederPlan::File(path) => follow(shared, || FileFeeder { path, name }).await,
+            FeederPlan::Url(plan) => follow(shared, || UrlFeeder { plan, name }).await,
+            FeederPlan::Triton(plan) => {
+                let slot = shared.own.slot.clone();
+                let make = || {
+                    let known = || slot.book().as_ref().map(Book::keys).unwrap_or_default();
+                    let (known, instance) = block_in_place(|| (known(), identity::find(slot.identity.as_deref())));
+                    TritonFeeder::new(*plan, instance, known)
+                };
+                follow(shared, make).await;
+            }
+        }
+    }
+
+    fn log_panic() {
+        tracing::error!("an inventory's task has panicked and is started again; please report what the log says");
+    }
+}
+
+/// Runs a feeder, which is made once it is known what was kept, and the task that takes what it tells; they end together.
+async fn follow<F: Feeder>(shared: Arc<Shared>, make: impl FnOnce() -> F) {
+    let (feed, intake) = way();
+    let mut task = Task::new(shared, intake);
+    if task.begin().await.is_err() {
+        return;
+    }
+    let feeder = make();
+    tokio::select! {
+        () = task.run() => {}
+        // A feeder that has ended says so by its end of the way.
+        () = async { feeder.run(feed).await; std::future::pending().await } => {}
+    }
+}
+
+impl Handle<Mirrored> {
+    /// The instances of a zone that make the records at a name, or do not, with the reasons.
+    pub fn explain(&self, zone: &Name, name: &Name) -> Vec<Instance> {
+        let book = self.shared.own.slot.book();
+        book.as_ref().map(|book| book.explain(zone, name)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,132 @@
+//! Keeps books about one inventory: the metrics, and the status that operators see.
+//!
+//! Cost: O(1) for each event.
+
+use super::Shared;
+use super::feeder::Failure;
+use super::guard::{ARRAYS, Held};
+use super::status::{HeldDocument, InventoryCounts, Reading, ReasonCount};
+use crate::budget::Excess;
+use crate::metrics::{Metrics, unix_seconds};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// A label, and the number that it stands for.
+type Count = (&'static str, fn(&InventoryCounts) -> u64);
+
+/// States in which instances are counted.
+const STATES: [Count; 2] = [("listed", |counts| counts.listed), ("undecided", |counts| counts.undecided)];
+
+/// Ends of memberships.
+const ENDS: [Count; 4] = [
+    ("soft", |counts| counts.soft_removals),
+    ("hard", |counts| counts.hard_removals),
+    ("returned", |counts| counts.returned),
+    ("released", |counts| counts.released),
+];
+
+/// The books of one inventory.
+pub struct Account {
+    zone: String,
+    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
+}
+
+impl Account {
+    /// Opens the books; counters begin at zero, so that their first steps are seen.
+    pub fn new(shared: Arc<Shared>) -> Account {
+        let (zone, metrics) = (shared.plan.main_zone().to_string(), shared.facilities.metrics.clone());
+        let account = Account { zone, metrics, shared };
+        let zone = &account.zone[..];
+        drop(account.metrics.inventory_readings.with_label_values(&[zone]));
+        account.metrics.inventory_failures.with_label_values(&[zone]).set(0);
+        account.metrics.inventory_unreadable.with_label_values(&[zone]).set(0);
+        account.metrics.memory_refused.set(&[zone], 0);
+        account.note_held(None);
+        account
+    }
+
+    /// The zone that messages name.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    /// Notes a good reading.
+    pub fn note_good(&self, is_new: bool) {
+        let now = unix_seconds(SystemTime::now());
+        let zone = &[&self.zone[..]];
+        self.metrics.inventory_last_reading.with_label_values(zone).set(now);
+        self.metrics.inventory_failures.with_label_values(zone).set(0);
+        let mut status = self.shared.status();
+        (status.reading, status.last_reading, status.failures) = (Reading::Current, Some(now), 0);
+        (status.error, status.next_attempt) = (None, None);
+        if is_new {
+            self.metrics.inventory_readings.with_label_values(zone).inc();
+            status.readings += 1;
+        }
+    }
+
+    /// Notes a reading that failed. Returns how many have failed in a row.
+    pub fn note_failure(&self, failure: &Failure, again: Option<Duration>) -> u32 {
+        self.metrics.inventory_failed_readings.with_label_values(&[&self.zone[..], failure.label]).inc();
+        let mut status = self.shared.status();
+        status.failures = status.failures.saturating_add(1);
+        status.reading = Reading::Failing;
+        status.error = Some(failure.text.clone());
+        status.next_attempt = again.and_then(|again| SystemTime::now().checked_add(again)).map(unix_seconds);
+        self.metrics.inventory_failures.with_label_values(&[&self.zone[..]]).set(status.failures.into());
+        status.failures
+    }
+
+    /// Notes how many single elements cannot be read.
+    pub fn note_unreadable(&self, elements: u64, failure: Option<&Failure>) {
+        self.metrics.inventory_unreadable.with_label_values(&[&self.zone[..]]).set(elements as i64);
+        let mut status = self.shared.status();
+        status.unreadable = elements;
+        status.unreadable_error = failure.map(|failure| failure.text.clone());
+    }
+
+    /// Shows what the inventory has.
+    pub fn note_counts(&self, counts: InventoryCounts) {
+        let zone = &self.zone[..];
+        for (kind, count) in ARRAYS.iter().zip([counts.vms, counts.accounts, counts.networks, counts.servers]) {
+            self.metrics.inventory_elements.with_label_values(&[zone, kind]).set(count as i64);
+        }
+        for (state, count) in STATES {
+            self.metrics.inventory_instances.with_label_values(&[zone, state]).set(count(&counts) as i64);
+        }
+        for (end, count) in ENDS {
+            // The roster counts from its own start; a counter goes on.
+            let counter = self.metrics.inventory_removals.with_label_values(&[zone, end]);
+            let before = count(&self.shared.status().counts);
+            counter.inc_by(count(&counts).saturating_sub(before));
+        }
+        for ReasonCount { reason, .. } in &self.shared.status().counts.reasons {
+            self.metrics.inventory_reasons.with_label_values(&[zone, reason]).set(0);
+        }
+        for ReasonCount { reason, instances } in &counts.reasons {
+            self.metrics.inventory_reasons.with_label_values(&[zone, reason]).set(*instances as i64);
+        }
+        self.metrics.inventory_held.with_label_values(&[zone]).set(counts.held as i64);
+        self.metrics.inventory_conflicts.with_label_values(&[zone]).set(counts.conflicts as i64);
+        self.metrics.inventory_held_since.with_label_values(&[zone]).set(counts.held_since.unwrap_or(0));
+        self.shared.status().counts = counts;
+    }
+
+    /// Shows whether a document waits for confirmation.
+    pub fn note_held(&self, held: Option<&Held>) {
+        self.metrics.transfer_held.set(&[&self.zone[..]], held.is_some().into());
+        self.shared.status().held = held.map(HeldDocument::from);
+    }
+
+    /// Shows whether memory refuses a new version.
+    pub fn note_memory(&self, excess: Option<&Excess>) {
+        self.metrics.memory_refused.set(&[&self.zone[..]], excess.is_some().into());
+        self.shared.status().reason = excess.map(|_| "memory");
+    }
+
+    /// Shows an error of the state folder.
+    pub fn note_state(&self, error: Option<String>) {
+        self.shared.status().state_error = error;
+    }
+}

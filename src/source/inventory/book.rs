@@ -1,0 +1,401 @@
+//! What is known of an inventory, and the versions of its zones that were made of it.
+//!
+//! Wraps the roster of the crate `inventory`, which knows neither the program's zones nor its plans.
+//!
+//! Invariants: a name that was touched is made anew in the next versions, whatever becomes of those that were on the way;
+//! a roster whose retained state was lost takes the instances that the zones have for those in service, so that nobody
+//! leaves by a report of its own before a window has passed.
+//!
+//! Cost: as the roster's; versions as `zones` has it.
+
+use super::guard::Extent;
+use super::plan::InventoryPlan;
+use super::status::{InventoryCounts, ReasonCount};
+use super::zones::{Making, Names, NewVersion};
+use crate::zone::{RRsets, Zone, ZoneError};
+use inventory::config::{Config, ForwardZone, Limits, Reverse, ReverseZone};
+use inventory::kept::{Entry, Kept as KeptEntries};
+use inventory::model::{Change, Inventory, Key, Moment, Uuid};
+use inventory::roster::{self, Explanation, Roster, Settled};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+use wire::name::Name;
+use wire::rr::rtype;
+use wire::serial::Serial;
+
+/// Number that stands for the length of no value.
+const NO_VALUE: u32 = u32::MAX;
+
+/// An instance that has to do with a name.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct Instance {
+    pub uuid: String,
+    pub alias: Option<String>,
+    /// "in service", "listed" with a name and out of service, "not listed", or "undecided".
+    pub state: &'static str,
+    /// Reasons for which it is so, in the words of the metric labels.
+    pub reasons: Vec<&'static str>,
+    /// Its services.
+    pub services: Vec<Membership>,
+}
+
+/// An instance's part in a service.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct Membership {
+    pub service: String,
+    /// "in", "out", or "held" where it reports itself down and stays for a while.
+    pub state: &'static str,
+    /// Time of the report that is held, Unix time.
+    pub since: Option<i64>,
+    /// Time at which a hold ends if nothing else happens, Unix time.
+    pub until: Option<i64>,
+}
+
+/// What an earlier run has kept.
+#[derive(Default)]
+pub struct Kept {
+    pub elements: Vec<Vec<u8>>,
+    /// None where nothing is kept, as before the first run, or where it was damaged.
+    pub retained: Option<Vec<Vec<u8>>>,
+    /// Time of the last good reading.
+    pub heard: Option<SystemTime>,
+}
+
+/// What is to be written into a file.
+pub struct Writing {
+    pub frame: Vec<u8>,
+    /// True if the frame is all there is, and takes the place of the file.
+    pub is_whole: bool,
+}
+
+/// What is known of an inventory.
+pub struct Book {
+    roster: Roster,
+    /// The versions made last.
+    versions: HashMap<Name, Arc<Zone>>,
+    /// Names to be made.
+    touched: HashMap<Name, HashSet<Name>>,
+    is_complete: bool,
+    /// Entries of what was kept that could not be read.
+    faults: usize,
+}
+
+impl Book {
+    /// Begins with what was kept; `zone` are the zones that are served.
+    pub fn restore(plan: &InventoryPlan, kept: Kept, zone: impl Fn(&Name) -> Option<Arc<Zone>>, now: Moment) -> Book {
+        let mut faults = 0;
+        let mut read = |frames: &[Vec<u8>]| {
+            let mut entries = Vec::new();
+            faults += frames.iter().filter(|frame| read_entries(frame, &mut entries).is_none()).count();
+            entries
+        };
+        let retained_is_lost = kept.retained.is_none();
+        let elements = read(&kept.elements);
+        let retained = read(kept.retained.as_deref().unwrap_or_default());
+        let (mut roster, unread) = Roster::restore(config_of(plan), &KeptEntries { elements, retained }, now);
+        if retained_is_lost {
+            let zones = plan.forward.iter().filter_map(|made| zone(&made.origin));
+            let presumed: Vec<(Name, Uuid)> = zones.flat_map(|zone| in_service(&zone)).collect();
+            // Of a first start nothing is lost.
+            if !presumed.is_empty() {
+                roster.presume(presumed, now);
+            }
+        }
+        Book { roster, versions: HashMap::new(), touched: HashMap::new(), is_complete: false, faults: faults + unread }
+    }
+
+    /// Takes other rules and zones; all zones are made anew.
+    pub fn reconfigure(&mut self, plan: &InventoryPlan, now: Moment) {
+        self.roster.reconfigure(config_of(plan), now);
+        self.forget_versions();
+    }
+
+    /// Returns true if everything was read to its end since the start.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Notes that everything was read to its end.
+    pub fn complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Number of things that were kept and could not be read.
+    pub fn faults(&self) -> usize {
+        self.faults
+    }
+
+    /// Names of all that is known, so that a feeder can ask for what a listing lacks.
+    pub fn keys(&self) -> Vec<Key> {
+        self.roster.keys()
+    }
+
+    //--- Changes ---
+
+    /// Takes a complete document.
+    pub fn replace(&mut self, inventory: Inventory, now: Moment) {
+        self.roster.replace(inventory, now);
+        self.is_complete = true;
+    }
+
+    /// Takes changes.
+    pub fn apply(&mut self, changes: Vec<Change>, now: Moment) {
+        changes.into_iter().for_each(|change| self.roster.apply(change, now));
+    }
+
+    /// Numbers of elements that are known.
+    pub fn extent(&self) -> Extent {
+        let counts = self.roster.counts();
+        [counts.vms, counts.accounts, counts.networks, counts.servers].map(|count| count as u64)
+    }
+
+    /// Numbers of elements of a document; instances that it tells to be destroyed count, since they are no loss.
+    pub fn extent_of(inventory: &Inventory) -> Extent {
+        let Inventory { vms, accounts, networks, servers, .. } = inventory;
+        [vms.len(), accounts.len(), networks.len(), servers.len()].map(|count| count as u64)
+    }
+
+    /// Numbers for operators.
+    pub fn counts(&self) -> InventoryCounts {
+        let counts = self.roster.counts();
+        let roster::Counts { vms, accounts, networks, servers, listed, undecided, held, .. } = counts;
+        let reasons =
+            counts.reasons.iter().map(|(reason, instances)| ReasonCount { reason, instances: *instances as u64 });
+        InventoryCounts {
+            vms: vms as u64,
+            accounts: accounts as u64,
+            networks: networks as u64,
+            servers: servers as u64,
+            listed: listed as u64,
+            undecided: undecided as u64,
+            held: held as u64,
+            held_since: counts.oldest_hold.map(seconds),
+            conflicts: counts.conflicts as u64,
+            soft_removals: counts.soft_removals,
+            hard_removals: counts.hard_removals,
+            returned: counts.returned,
+            released: counts.released,
+            reasons: reasons.collect(),
+        }
+    }
+
+    //--- Zones ---
+
+    /// Settles what has changed. Returns the moment of the next time.
+    pub fn settle(&mut self, now: Moment) -> Option<Moment> {
+        let Settled { touched, next } = self.roster.settle(now);
+        for (zone, names) in touched {
+            self.touched.entry(zone).or_default().extend(names);
+        }
+        next
+    }
+
+    /// Makes versions of the zones that are others than what `base` says is published.
+    pub fn versions(
+        &mut self,
+        plan: &InventoryPlan,
+        base: impl Fn(&Name) -> Option<Arc<Zone>>,
+        serial: Option<Serial>,
+        now: Moment,
+    ) -> Result<Vec<NewVersion>, ZoneError> {
+        let mut made = Vec::new();
+        for (origin, apex) in plan.apexes() {
+            let base = base(origin);
+            let is_known = match (&base, self.versions.get(origin)) {
+                (Some(base), Some(version)) => Arc::ptr_eq(version.soa_rrset(), base.soa_rrset()),
+                _ => false,
+            };
+            let touched = self.touched.remove(origin).unwrap_or_default();
+            let names = match is_known {
+                true => Names::Some(touched.into_iter().collect()),
+                false => Names::All(self.roster.zone_names(origin)),
+            };
+            let records = |owner: &Name| -> RRsets {
+                let mut rrsets: Vec<Arc<_>> = self.roster.records_at(origin, owner).into_iter().map(Arc::new).collect();
+                rrsets.sort_by_key(|rrset| rrset.rtype);
+                rrsets.into()
+            };
+            let making = Making { origin, apex, base: base.clone(), now: u64::try_from(now.0).unwrap_or(0), serial };
+            let version = making.make(names, records)?;
+            let zone = version.as_ref().map(|version| Arc::new(version.loaded.zone.clone())).or(base);
+            if let Some(zone) = zone {
+                self.versions.insert(origin.clone(), zone);
+            }
+            made.extend(version);
+        }
+        Ok(made)
+    }
+
+    /// Lets the next versions be made whole.
+    pub fn forget_versions(&mut self) {
+        self.versions.clear();
+    }
+
+    /// The instances that have to do with a name of a zone.
+    pub fn explain(&self, zone: &Name, owner: &Name) -> Vec<Instance> {
+        self.roster.explain_name(zone, owner).into_iter().map(Instance::from).collect()
+    }
+
+    //--- Keeping ---
+
+    /// Returns what is to be written into the files of elements and of what was learnt; whole ones where that is due.
+    pub fn keep(&mut self, elements_are_due: bool, retained_is_due: bool) -> (Option<Writing>, Option<Writing>) {
+        let mut changes = self.roster.keep_changes();
+        let whole = (elements_are_due || retained_is_due).then(|| self.roster.keep());
+        let (elements, retained) = whole.map_or((None, None), |whole| (Some(whole.elements), Some(whole.retained)));
+        let writing = |is_due: bool, whole: Option<Vec<Entry>>, changed: &mut Vec<Entry>| match whole {
+            Some(entries) if is_due => Some(Writing { frame: write_entries(&entries), is_whole: true }),
+            _ if changed.is_empty() => None,
+            _ => Some(Writing { frame: write_entries(changed), is_whole: false }),
+        };
+        (
+            writing(elements_are_due, elements, &mut changes.elements),
+            writing(retained_is_due, retained, &mut changes.retained),
+        )
+    }
+}
+
+/// A moment as Unix time.
+fn seconds(moment: Moment) -> i64 {
+    moment.0.div_euclid(1000)
+}
+
+impl From<Explanation> for Instance {
+    fn from(found: Explanation) -> Instance {
+        let mut reasons = found.all_reasons;
+        let state = match found.undecided {
+            Some((reason, _)) => {
+                reasons.insert(0, reason);
+                "undecided"
+            }
+            None if found.service => "in service",
+            None if found.instance => "listed",
+            None => "not listed",
+        };
+        let service = |membership: roster::Membership| Membership {
+            service: membership.service.into(),
+            state: match (membership.is_in, membership.held_since) {
+                (true, Some(_)) => "held",
+                (true, None) => "in",
+                (false, _) => "out",
+            },
+            since: membership.held_since.map(seconds),
+            until: membership.held_until.map(seconds),
+        };
+        Instance {
+            uuid: found.uuid.to_string(),
+            alias: found.alias.map(String::from),
+            state,
+            reasons,
+            services: found.services.into_iter().map(service).collect(),
+        }
+    }
+}
+
+/// The rules of a plan as the roster takes them.
+fn config_of(plan: &InventoryPlan) -> Config {
+    let rules = &plan.rules;
+    let forward = plan.forward.iter().map(|zone| ForwardZone {
+        origin: zone.origin.clone(),
+        networks: zone.networks.iter().map(|network| network.as_str().into()).collect(),
+    });
+    let reverse = plan
+        .reverse
+        .iter()
+        .map(|zone| ReverseZone { origin: zone.origin.clone(), prefix: (zone.prefix.address(), zone.prefix.length()) });
+    Config {
+        name: plan.name.as_str().into(),
+        use_login: rules.use_login,
+        use_alias: rules.use_alias,
+        missing_is_up: rules.missing_is_up,
+        cn_down_after: rules.cn_down_after,
+        damping: Limits {
+            max_removed: rules.damping.max_removed,
+            window: rules.damping.window,
+            last: rules.damping.last,
+        },
+        cmon: rules.cmon,
+        operator_logins: rules.operator_logins,
+        srv_weights: rules.srv_weights,
+        upstream_cn_rules: false,
+        ttl: rules.ttl,
+        forward: forward.collect(),
+        reverse: Reverse::Listed(reverse.collect()),
+    }
+}
+
+/// The instances that a zone has in service, as the TXT records at its names say.
+fn in_service(zone: &Zone) -> Vec<(Name, Uuid)> {
+    let mut found = Vec::new();
+    for (name, node) in zone.iter() {
+        for text in node.get(rtype::TXT).into_iter().flat_map(|set| set.rdatas()) {
+            // One string: its length, and the UUID.
+            if let Some((36, uuid)) = text.split_first()
+                && let Ok(uuid) = Uuid::try_parse_ascii(uuid)
+            {
+                found.push((name.clone(), uuid));
+            }
+        }
+    }
+    found
+}
+
+//--- Entries as octets ---
+
+/// Writes entries: each key and value with its length in front.
+fn write_entries(entries: &[Entry]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for Entry { key, value } in entries {
+        write_text(key, &mut out);
+        match value {
+            Some(value) => write_text(value, &mut out),
+            None => out.extend(NO_VALUE.to_be_bytes()),
+        }
+    }
+    out
+}
+
+/// Writes a text with its length.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend((text.len() as u32).to_be_bytes());
+    out.extend(text.as_bytes());
+}
+
+/// Reads entries; none if they are no such octets.
+fn read_entries(mut bytes: &[u8], entries: &mut Vec<Entry>) -> Option<()> {
+    while !bytes.is_empty() {
+        let key = read_text(&mut bytes)??;
+        entries.push(Entry { key, value: read_text(&mut bytes)? });
+    }
+    Some(())
+}
+
+/// Reads a text, or that there is none.
+fn read_text(bytes: &mut &[u8]) -> Option<Option<Box<str>>> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length);
+    if length == NO_VALUE {
+        *bytes = rest;
+        return Some(None);
+    }
+    let (text, rest) = rest.split_at_checked(length as usize)?;
+    *bytes = rest;
+    Some(Some(std::str::from_utf8(text).ok()?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back() {
+        let entry = |key: &str, value: Option<&str>| Entry { key: key.into(), value: value.map(Into::into) };
+        let entries = vec![entry("vm/1", Some("{}")), entry("vm/2", None), entry("", Some(""))];
+        let bytes = write_entries(&entries);
+        let mut read = Vec::new();
+        assert_eq!(read_entries(&bytes, &mut read), Some(()));
+        assert_eq!(read, entries);
+        assert_eq!(read_entries(&bytes[..bytes.len() - 2], &mut Vec::new()), None);
+    }
+}
