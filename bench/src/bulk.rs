@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Time that memory may take to come back.
-const SETTLE: Duration = Duration::from_secs(10);
+pub const SETTLE: Duration = Duration::from_secs(10);
 /// Prefixes of the table of clients, and how often it is replaced.
 const PREFIXES: u32 = 1_000_000;
 const RELOADS: usize = 10;
@@ -48,16 +48,18 @@ pub fn measure_all(options: &Options) {
     println!("Memory (resident) when loaded, and ten seconds after the last of many changes:\n\n{table}");
 }
 
-/// Bulk changes of a zone, alone or with a region of it and two small ones.
+/// Bulk changes of a zone, alone or with a region of it and others.
 fn measure_changes(options: &Options, records: usize, has_region: bool, pace: (&str, Duration), table: &mut Table) {
     let (pace, pause) = pace;
     let names = options.names.iter().copied().max().unwrap_or(1);
-    let contents = if has_region { "zone and region" } else { "zone" };
+    let contents = match (has_region, options.others) {
+        (false, _) => "zone".to_string(),
+        (true, 0) => "zone and region".to_string(),
+        (true, others) => format!("zone, {others} equal ones and region"),
+    };
     eprintln!("{} records, {contents}: {} changes of {names}, {pace}", thousands(records), options.bulk);
     let folder = Folder::new();
-    let sizes = if has_region { vec![records, RECORDS_OF_OTHERS, RECORDS_OF_OTHERS] } else { vec![records] };
-    let mut zones: Vec<Datacenter> =
-        sizes.into_iter().enumerate().map(|(index, records)| datacenter(index, records)).collect();
+    let mut zones = if has_region { datacenters(records, options.others) } else { vec![datacenter(0, records)] };
     let primaries: Vec<Scripted> = zones.iter().map(Scripted::start).collect();
     let plan = if has_region { plan(&zones, &primaries) } else { plan_zone(&zones[0], primaries[0].address()) };
     let mut daemon = Daemon::start(&folder, &options.program, &plan);
@@ -87,7 +89,7 @@ fn measure_changes(options: &Options, records: usize, has_region: bool, pace: (&
     visible(&zones[0], 0);
     let restarted = settle(&daemon);
     let changes = format!("{} × {} names, {pace}", options.bulk, thousands(names));
-    table.row(row((records, contents, changes), [loaded, after, restarted], histories, &times));
+    table.row(row((records, &contents, changes), [loaded, after, restarted], histories, &times));
 }
 
 /// Reloads that replace all prefixes of clients; the region has few records.
@@ -142,20 +144,31 @@ fn row(
     ]
 }
 
+/// A datacenter of so many records, and beside it others of the same size or, if there are none, two small ones.
+pub fn datacenters(records: usize, others: usize) -> Vec<Datacenter> {
+    let others = if others == 0 { vec![RECORDS_OF_OTHERS; 2] } else { vec![records; others] };
+    [vec![records], others]
+        .concat()
+        .into_iter()
+        .enumerate()
+        .map(|(index, records)| datacenter(index, records))
+        .collect()
+}
+
 /// A datacenter by number.
 fn datacenter(index: usize, records: usize) -> Datacenter {
     Datacenter::new(&format!("us-west-{}.cns.example.com", index + 1), index, records)
 }
 
 /// Memory when the daemon has nothing left to do, and time has passed.
-fn settle(daemon: &Daemon) -> Memory {
+pub fn settle(daemon: &Daemon) -> Memory {
     quiet::wait_quiet(&[daemon.id()]);
     std::thread::sleep(SETTLE);
     Memory::take(daemon.id())
 }
 
 /// The plan of a region of zones with a primary each.
-fn plan(zones: &[Datacenter], primaries: &[Scripted]) -> String {
+pub fn plan(zones: &[Datacenter], primaries: &[Scripted]) -> String {
     let addresses = primaries.iter().map(Scripted::address);
     let (first, mut plan) = (primaries[0].address(), plan_region(REGION, zones, primaries[0].address()));
     for (zone, address) in zones.iter().zip(addresses) {

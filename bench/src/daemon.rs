@@ -75,6 +75,14 @@ impl Daemon {
         digits.and_then(|digits| digits.parse().ok()).expect("the status tells of memory")
     }
 
+    /// Number of records of a zone.
+    pub fn records(&self, zone: &str) -> u64 {
+        let text = self.verb(&["status", zone, "--json"]);
+        let number = text.split("\"records\":").nth(1).map(str::trim_start);
+        let digits = number.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+        digits.and_then(|digits| digits.parse().ok()).expect("the status tells of records")
+    }
+
     /// Has the configuration read again; the time until the operator hears of it.
     pub fn reload(&self) -> Duration {
         let start = Instant::now();

@@ -3,9 +3,10 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Nine parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! Ten parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
 //! is compared, `scene` holds all of one size; `change` and `restart` measure. *Bulk* reads memory after changes of many names, which
-//! `scripted` makes. *Tree* does that with a tree of ZooKeeper's, *sets* with one record of a very large set.
+//! `scripted` makes; *pace*, which runs only when it is asked for, makes small ones for minutes. *Tree* does that with a tree of ZooKeeper's, *sets* with one record of a very large set,
+//! *inventory* with the instances of a Triton datacenter.
 //! *Regions* restarts our program alone with many large regions.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
 //! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
@@ -21,9 +22,11 @@ mod drain;
 mod echo;
 mod generate;
 mod harness;
+mod inventory;
 mod load;
 mod memory;
 mod options;
+mod pace;
 mod pipeline;
 mod primary;
 mod probe;
@@ -81,8 +84,10 @@ fn main() -> ExitCode {
             Part::Changes => measure_changes(&options),
             Part::Bulk => bulk::measure_all(&options),
             Part::Tree => tree::measure(&options),
+            Part::Inventory => inventory::measure(&options),
             Part::Sets => sets::measure(&options),
             Part::Regions => regions::measure(&options),
+            Part::Pace => pace::measure(&options),
             Part::Profile => profile::measure(&options),
             Part::Zones => zones::measure(&options),
             Part::Queries => {
@@ -131,7 +136,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
     let needed = options.parts.iter().flat_map(|part| match part {
         Part::Changes => PIPELINE.to_vec(),
         Part::Tree => vec!["java"],
-        Part::Bulk | Part::Sets => Vec::new(),
+        Part::Bulk | Part::Inventory | Part::Pace | Part::Sets => Vec::new(),
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
         Part::Regions | Part::Steering => vec!["nsd"],
         Part::Zones => vec!["nsd", "knotd"],

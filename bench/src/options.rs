@@ -10,11 +10,12 @@ use std::time::Duration;
 pub const USAGE: &str = "\
 usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [--rounds N] [--names N,...]
                         [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
-                        [--zones N,...] [--pause N] [--bulk N] [--set N]
+                        [--instances N] [--zones N,...] [--pause N] [--bulk N] [--others N] [--set N] [--rates N,...] [--duration N]
                         [--datacenters N] [--datacenter-records N] [--regions N,...]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,bulk,tree,sets,regions,queries,transfers,steering,zones); there is also profile
+  --parts PART,...    what to measure (changes,bulk,tree,inventory,sets,regions,queries,transfers,steering,zones); there are also pace,
+                      which takes twenty minutes for each size, and profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
   --names N,...       changes: names that change at a time (1,100,10000); bulk takes the most of them
@@ -25,9 +26,13 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --seconds N         queries, steering: how long a round of one server or list takes (3)
   --nodes N           tree: nodes of the ZooKeeper tree (100000)
   --changes N         tree: changes in it, one by one (1000)
+  --instances N       inventory: instances of a datacenter (100000)
   --zones N,...       zones: numbers of zones (5000,20000)
   --pause N           zones: seconds after a load, and of a measurement (60)
   --bulk N            bulk: changes of many names, one after the other (50)
+  --others N          bulk, pace: datacenters of the same size in the region (0: two small ones)
+  --rates N,...       pace: changes a second (10,100)
+  --duration N        pace: seconds for each of them (600)
   --set N             sets: records at one name (300000)
   --datacenters N     regions: datacenters (10)
   --datacenter-records N
@@ -51,9 +56,13 @@ pub struct Options {
     pub seconds: Duration,
     pub nodes: usize,
     pub changes: usize,
+    pub instances: usize,
     pub zones: Vec<usize>,
     pub pause: Duration,
     pub bulk: usize,
+    pub others: usize,
+    pub rates: Vec<usize>,
+    pub duration: Duration,
     pub set: usize,
     pub datacenters: usize,
     pub datacenter_records: usize,
@@ -69,6 +78,8 @@ pub enum Part {
     Bulk,
     /// A tree of ZooKeeper's.
     Tree,
+    /// The inventory of a Triton datacenter.
+    Inventory,
     /// One record of a very large set.
     Sets,
     /// Restarts with many large regions.
@@ -81,22 +92,26 @@ pub enum Part {
     Steering,
     /// Many small zones that do not change, beside Knot.
     Zones,
+    /// Small changes, some or many a second, for minutes; only when it is asked for.
+    Pace,
     /// Where our program's time goes under load; only when it is asked for.
     Profile,
 }
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 10] = [
+    const ALL: [(&str, Part); 12] = [
         ("changes", Part::Changes),
         ("bulk", Part::Bulk),
         ("tree", Part::Tree),
+        ("inventory", Part::Inventory),
         ("sets", Part::Sets),
         ("regions", Part::Regions),
         ("queries", Part::Queries),
         ("transfers", Part::Transfers),
         ("steering", Part::Steering),
         ("zones", Part::Zones),
+        ("pace", Part::Pace),
         ("profile", Part::Profile),
     ];
 }
@@ -114,6 +129,7 @@ impl Options {
                 Part::Changes,
                 Part::Bulk,
                 Part::Tree,
+                Part::Inventory,
                 Part::Sets,
                 Part::Regions,
                 Part::Queries,
@@ -126,9 +142,13 @@ impl Options {
             seconds: Duration::from_secs(3),
             nodes: 100_000,
             changes: 1_000,
+            instances: 100_000,
             zones: vec![5_000, 20_000],
             pause: Duration::from_secs(60),
             bulk: 50,
+            others: 0,
+            rates: vec![10, 100],
+            duration: Duration::from_secs(600),
             set: 300_000,
             datacenters: 10,
             datacenter_records: 100_000,
@@ -152,6 +172,10 @@ impl Options {
                 "--zones" => options.zones = numbers(&value()?)?,
                 "--pause" => options.pause = Duration::from_secs(number(&value()?)? as u64),
                 "--bulk" => options.bulk = number(&value()?)?,
+                "--others" => options.others = number(&value()?)?,
+                "--rates" => options.rates = numbers(&value()?)?,
+                "--duration" => options.duration = Duration::from_secs(number(&value()?)? as u64),
+                "--instances" => options.instances = number(&value()?)?,
                 "--set" => options.set = number(&value()?)?,
                 "--datacenters" => options.datacenters = number(&value()?)?,
                 "--datacenter-records" => options.datacenter_records = number(&value()?)?,
@@ -218,6 +242,10 @@ mod tests {
         assert_eq!((&options.zones[..], options.pause), (&[100, 200][..], Duration::from_secs(5)));
         let options = read("--parts regions --datacenters 3 --datacenter-records 1000 --regions 2,4").unwrap();
         assert_eq!((options.datacenters, options.datacenter_records, &options.regions[..]), (3, 1000, &[2, 4][..]));
+        let options = read("--parts inventory --instances 5000").unwrap();
+        assert_eq!((&options.parts[..], options.instances), (&[Part::Inventory][..], 5000));
+        let options = read("--parts bulk,pace --others 2 --rates 10 --duration 60").unwrap();
+        assert_eq!((options.others, &options.rates[..], options.duration), (2, &[10][..], Duration::from_secs(60)));
         let options = read("--parts transfers,queries --peers bind,echo").unwrap();
         assert_eq!(
             (options.parts, options.peers),

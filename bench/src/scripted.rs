@@ -113,6 +113,7 @@ impl Scripted {
                 step.push(&owner, A, &datacenter.address(number).octets());
             }
         }
+        step.parts.iter_mut().for_each(|(_, part)| part.shrink_to_fit());
         let mut script = self.lock();
         script.steps.push(step);
         script.serial = datacenter.serial;

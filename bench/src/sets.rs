@@ -15,7 +15,7 @@ use crate::probe::Probe;
 use crate::quiet;
 use crate::scene::LONGEST;
 use crate::table::{Figures, Table, thousands};
-use crate::usage::Usage;
+use crate::usage;
 use sim::primary::Primary;
 use sim::zone::{Apex, Data, Zone};
 use std::collections::HashSet;
@@ -89,15 +89,14 @@ fn measure_one(options: &Options, arrangement: &Arrangement) -> (Figures, f64) {
     for number in 1..=rounds + IN_DOUBT {
         primary.publish(version(&origins[0], 0, datacenters, options, number));
         quiet::wait_quiet(&[daemon.id()]);
-        let before = Usage::take(daemon.id());
+        let before = usage::exact(daemon.id());
         let start = Instant::now();
         probe.notify(&origins[0]);
         let time = wait(&mut probe, number, start);
         std::thread::sleep(Duration::from_millis(200));
-        let usage = Usage::take(daemon.id()) - before;
         if number > IN_DOUBT {
             times.push(time);
-            used += usage.user + usage.system;
+            used += usage::exact(daemon.id()) - before;
         }
     }
     (times, used / rounds as f64)

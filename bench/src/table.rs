@@ -16,6 +16,11 @@ impl Figures {
         self.0.sort_unstable();
     }
 
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The smallest value that so many of a hundred values do not exceed.
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let rank = (self.0.len() * percent).div_ceil(100);
