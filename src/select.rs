@@ -39,7 +39,7 @@ pub use table::{Entry, Selections};
 pub use tally::{LANES, SteeredTally, lane};
 pub use turns::Turns;
 
-use crate::zone::{Large, prefetch};
+use crate::zone::{LINE_BYTES, Large, prefetch};
 use circle::Circle;
 use course::Course;
 use picks::Picks;
@@ -215,6 +215,17 @@ impl Selection {
             prefetch(set.runs.as_ptr());
             prefetch(set.offsets.as_ptr());
         }
+        prefetch(self.tiers.as_ptr());
+        prefetch(self.tiers.as_ptr().cast::<u8>().wrapping_add(LINE_BYTES));
+    }
+
+    /// The ring on which clients have their points, if one decides.
+    #[inline]
+    fn ring(&self) -> Option<&Ring> {
+        match (&self.steered, &*self.tiers) {
+            (None, [Tier::Ring(ring)]) => Some(ring),
+            _ => None,
+        }
     }
 
     /// Number of records that an answer has at most.
@@ -296,10 +307,7 @@ impl Selection {
     /// The records of one answer, where the client's point chooses among all: what the window has.
     #[inline]
     pub fn near<'s>(&'s self, asker: &Asker<'s>) -> Option<impl Iterator<Item = u32> + use<'s>> {
-        match (&self.steered, &*self.tiers) {
-            (None, [Tier::Ring(ring)]) => Some(ring.steps(asker.client.probe(ring.seed), self.most)),
-            _ => None,
-        }
+        self.ring().map(|ring| ring.steps(asker.client.probe(ring.seed), self.most))
     }
 
     /// Returns true if turns have what the window has.

@@ -1,5 +1,6 @@
-//! Zones and regions with series of their own in a scrape: those with a fault first, so that each alert has what it needs
-//! of them, then those of which there is something to tell, then regions, then the largest, by name.
+//! Zones and regions with series of their own in a scrape: those that are not served first, then others with a fault, so
+//! that each alert has what it needs of them, then those of which there is something to tell, then regions, then the
+//! largest, by name.
 //!
 //! Cost: O(zones + regions) where all have a place, else O(zones × log zones).
 
@@ -20,6 +21,8 @@ const LATE: f64 = 0.75;
 /// Order in which names get series of their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
+    /// Nobody gets answers from it: this must not disappear among thousands that are only late.
+    Unserved,
     Faulty,
     Remarkable,
     Region,
@@ -67,10 +70,12 @@ impl Snapshot {
             large.resolvers > 0 || large.message > 0 || served.tally.parts() > 0
         });
         let (is_faulty, has_conflicts, is_region) = match (self.regions.get(name), self.sources.get(name)) {
+            (Some(region), _) if region.state != State::Ok => return Rank::Unserved,
+            (_, Some(source)) if !source.is_served() => return Rank::Unserved,
             (Some(region), _) => {
                 let members = self.member_statuses(&region.plan, now);
                 let lacks = |member: &MemberStatus| matches!(member.state, "missing" | "expired" | "stale");
-                (region.state != State::Ok || members.iter().any(lacks), region.conflicts.names > 0, true)
+                (members.iter().any(lacks), region.conflicts.names > 0, true)
             }
             (None, Some(source)) => {
                 let conflicts = source.zone.as_ref().map_or(0, |zone| zone.left_out.names());
@@ -88,12 +93,17 @@ impl Snapshot {
 }
 
 impl SourceZone {
-    /// Returns true if the zone is not served, or if no primary has confirmed it for long.
+    /// Returns true if clients get answers from it.
+    fn is_served(&self) -> bool {
+        self.zone.is_some() && self.state == State::Ok
+    }
+
+    /// Returns true if the zone is not well, or if no primary has confirmed it for long.
     fn is_faulty(&self, now: Instant) -> bool {
         let (Some(zone), Some(heard)) = (&self.zone, self.heard()) else { return true };
         let (age, refresh) = (now.saturating_duration_since(heard), Duration::from_secs(zone.soa.refresh.into()));
         let missed = refresh + 2 * Duration::from_secs(zone.soa.retry.into());
         let is_nearly_over = self.expires().is_some_and(|at| age > at.saturating_duration_since(heard).mul_f64(LATE));
-        self.state != State::Ok || age > missed || age > OLD.max(2 * refresh) || is_nearly_over
+        age > missed || age > OLD.max(2 * refresh) || is_nearly_over
     }
 }

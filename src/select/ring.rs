@@ -19,6 +19,7 @@
 
 use super::point::{Probe, Spread};
 use super::{Law, Record};
+use crate::zone::{LINE_BYTES, prefetch};
 use std::iter::{Chain, Take};
 
 /// Members of which the nearest record comes first, at most.
@@ -30,6 +31,8 @@ const PASSED_MOST: u32 = 16;
 /// Records of an answer below which records have more points, and among which the first is chosen: the fewer there are, the
 /// more the room in front of each point counts.
 const FEW: u32 = 16;
+/// Lines of points that are asked for ahead of an answer. Behind them the processor follows by itself.
+const FETCHED_LINES: usize = 4;
 
 /// A point of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,6 +132,20 @@ impl Ring {
     pub(super) fn octets(&self) -> usize {
         let members = self.members.iter().map(|own| size_of_val(own) + size_of_val(&**own)).sum::<usize>();
         size_of_val(&*self.spots) + size_of_val(&*self.index) + members
+    }
+
+    /// Asks the processor for the memory that tells where the way of a client begins.
+    #[inline]
+    pub(super) fn fetch_place(&self, probe: Probe) {
+        prefetch(&self.index[part(probe.at(), self.index.len())]);
+    }
+
+    /// Asks for the points there, behind [`Ring::fetch_place`].
+    #[inline]
+    pub(super) fn fetch_points(&self, probe: Probe) {
+        let first = self.index[part(probe.at(), self.index.len())] as usize;
+        let near = self.spots.get(first..).unwrap_or_default();
+        near.iter().step_by(LINE_BYTES / size_of::<Spot>()).take(FETCHED_LINES).for_each(|spot| prefetch(spot));
     }
 
     /// The nearest records, so many of them, from one on that depends on the client: most try the first that they get.

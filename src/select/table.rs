@@ -4,7 +4,7 @@
 //!
 //! Cost: O(log owners) for a look-up and for a change, O(1) for a copy.
 
-use super::{Orders, Selection};
+use super::{Client, Orders, Selection};
 use crate::zone::{ByHash, LINE_BYTES, Large, Owner, prefetch};
 use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, HashMap};
@@ -67,10 +67,22 @@ impl Entry {
         [first, first.wrapping_add(LINE_BYTES), first.wrapping_add(2 * LINE_BYTES)].into_iter().for_each(prefetch);
     }
 
-    /// The last step.
+    /// The third step, and the last one where clients have no points.
     #[inline]
     pub fn fetch_records(&self) {
         self.selections.iter().for_each(Selection::fetch);
+    }
+
+    /// The next step for a client with points.
+    #[inline]
+    pub fn fetch_place(&self, client: &Client) {
+        self.selections.iter().filter_map(Selection::ring).for_each(|ring| ring.fetch_place(client.probe(ring.seed)));
+    }
+
+    /// The last step for a client with points.
+    #[inline]
+    pub fn fetch_points(&self, client: &Client) {
+        self.selections.iter().filter_map(Selection::ring).for_each(|ring| ring.fetch_points(client.probe(ring.seed)));
     }
 }
 

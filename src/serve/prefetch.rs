@@ -9,7 +9,7 @@
 //! Cost: O(message) a request, no allocation but for an [`Prefetch`].
 
 use crate::publish::{Published, Served};
-use crate::select::Entry;
+use crate::select::{Client, Entry};
 use crate::serve::answer::Place;
 use crate::zone::Table;
 use std::net::IpAddr;
@@ -80,21 +80,27 @@ impl Prefetch {
     /// Asks for selections, and for the homes of the clients that they are for.
     #[inline(never)]
     fn fetch_aside<'p>(&self, published: &'p Published, places: &Places<'p>, peer: impl Fn(usize) -> IpAddr) {
-        let mut found: [Option<(&Entry, IpAddr)>; MOST] = [None; MOST];
+        let mut found: [Option<(&Entry, IpAddr, Client)>; MOST] = [None; MOST];
         for (index, (place, found)) in places.iter().zip(&mut found).enumerate() {
             let Some(Place { served, hash: Some(hash) }) = place.flatten() else { continue };
             let Some(entry) = served.selections.fetch(hash) else { continue };
             let told = self.requests[index].edns.and_then(|edns| edns.subnet.address());
-            let client = told.unwrap_or_else(|| peer(index));
-            published.clients.fetch_place(client);
-            *found = Some((entry, client));
+            // Whether what was told is believed is decided later: a wrong guess costs a line of memory.
+            let (address, client) = match told {
+                Some(told) => (told, Client::from_subnet(told)),
+                None => (peer(index), Client::from_source(peer(index))),
+            };
+            published.clients.fetch_place(address);
+            *found = Some((entry, address, client));
         }
         let found = found.iter().flatten();
-        for (entry, client) in found.clone() {
+        for (entry, address, _) in found.clone() {
             entry.fetch_selections();
-            published.clients.fetch_ranges(*client);
+            published.clients.fetch_ranges(*address);
         }
-        found.for_each(|(entry, _)| entry.fetch_records());
+        found.clone().for_each(|(entry, ..)| entry.fetch_records());
+        found.clone().for_each(|(entry, _, client)| entry.fetch_place(client));
+        found.for_each(|(entry, _, client)| entry.fetch_points(client));
     }
 }
 

@@ -45,3 +45,15 @@ fn of_many_zones_those_with_a_fault_have_series_and_the_rest_is_summed() {
     bench.load(&format!("{old}."), "@ 30 SOA 2", ZERO);
     assert!(!bench.keeper.metrics.render().contains(&format!("\"{old}.\"")));
 }
+
+#[test]
+fn a_zone_that_nobody_gets_has_series_although_very_many_are_late() {
+    let names: Vec<String> = (0..=2 * OWN_ZONES).map(|zone| format!("z{zone:04}.x")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut bench = Bench::new(&names, Vec::new());
+    let (missing, late) = names.split_last().expect("there are zones");
+    late.iter().for_each(|zone| bench.load(&format!("{zone}."), "@ 30 SOA 1", Duration::from_secs(601)));
+    let text = bench.keeper.metrics.render();
+    assert!(text.contains(&format!("aggregator_zone_state{{state=\"not-ready\",zone=\"{missing}.\"}} 1\n")));
+    assert_eq!(lines(&text, "zone_refreshed_timestamp_seconds").len(), OWN_ZONES - 1);
+}
