@@ -253,7 +253,7 @@ impl Config {
         let mut sections =
             Sections { server_name, transfer: &transfer, keys: &keys, secondaries, homes: Vec::new(), touch_disk };
         let found = zones::read_zones(&mut reader, &root, &mut sections);
-        let zones::ZonesSection { mut zones, united, trees, inventories, services, declared: mut zones_at } = found;
+        let zones::ZonesSection { mut zones, united, trees, mut inventories, services, declared: mut zones_at } = found;
         let mut regions = Vec::new();
         for (zone, entry) in &united {
             if let Some((members, region)) = united::read_united(&mut reader, zone, entry, &mut sections) {
@@ -275,6 +275,7 @@ impl Config {
         let mut secondaries = sections.secondaries;
         let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
         let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
+        inventories.iter_mut().for_each(|plan| plan.set_secondaries(&targets));
         let has_secondaries = |region: &Name| secondaries::has_secondaries(&outgoing, &targets, region);
         region_steering::keep_fresh(&mut zones, &regions, &answers.plans);
         let drains = drains::read_drains(&mut reader, &root, &regions, has_secondaries);

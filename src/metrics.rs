@@ -240,6 +240,8 @@ families! {
     inventory_reasons: IntGaugeVec::new("inventory_instances_by_reason", &["zone", "reason"]);
     /// Labels that more than one account or instance of the inventory claims.
     inventory_conflicts: IntGaugeVec::new("inventory_label_conflicts", &["zone"]);
+    /// 1 when a secondary has a newer serial than was ever made here: another builder makes the zone.
+    inventory_second_builder: IntGaugeVec::new("inventory_second_builder", &["zone"]);
     /// Memberships in services that are held for a while although the instance reports itself down.
     inventory_held: IntGaugeVec::new("inventory_held_memberships", &["zone"]);
     /// Ends of memberships in services: soft by the instance's own report, hard for another reason; and of holds:

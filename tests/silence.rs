@@ -120,7 +120,9 @@ impl World {
             "{told}"
         );
         assert!(told["questions"] == 1 && told["asked"].is_i64(), "{told}");
-        assert_eq!(self.primary.tally().again, again + 1, "one question for the address");
+        // Each zone may have asked what else happened under its serial, too, which is due after such a time.
+        let asked = self.primary.tally().again - again;
+        assert!((1..=1 + ZONES.len() as u64).contains(&asked), "one question for the address, not {asked}");
         assert_eq!(self.primary.tally().fatal, 0);
     }
 }

@@ -307,7 +307,7 @@ impl<'n> Inventories<'n> {
             (key != MARK && (ZONE.has(key) || TREE.has(key))).then(|| advice.to_string())
         };
         let soa = blank_soa(&zone, sections.server_name);
-        let mut apex = ApexPlan { soa, ns: vec![sections.server_name.clone()], ns_ttl: 0 };
+        let mut apex = ApexPlan { soa, ns: vec![sections.server_name.clone()], ns_ttl: 0, secondaries: Vec::new() };
         let Some(fields) = MADE.read_with_advice(reader, &entry.node, &place, &mut apex, advise) else { return };
         apex.ns = read_ns(reader, &fields, &place).unwrap_or(apex.ns);
         let networks = fields.read(reader, "networks", read_networks).unwrap_or_else(|| vec!["*".to_owned()]);

@@ -11,7 +11,7 @@
 //! confirmed first (`guard`); all zones of an inventory change in one publication.
 //!
 //! Parts: `plan` what to do, `feeder` the way from feeders, `file`, `url` and `document` those of documents, `triton` that of a datacenter's services, `guard`
-//! documents that look wrong, `session` the steps in order, `book` what is known, `zones` versions and serials, `depot`
+//! documents that look wrong, `session` the steps in order, `book` what is known, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
 //! and `files` what outlives the task and the process, `account` and `status` what operators see.
 //!
 //! Cost: O(document) for each one that is read; else O(what changes).
@@ -20,6 +20,7 @@ mod account;
 mod book;
 pub mod depot;
 mod document;
+mod elsewhere;
 pub mod feeder;
 mod file;
 mod files;
@@ -92,13 +93,14 @@ impl SourceKind for Mirrored {
 /// Runs a feeder, which is made once it is known what was kept, and the task that takes what it tells; they end together.
 async fn follow<F: Feeder>(shared: Arc<Shared>, make: impl FnOnce() -> F) {
     let (feed, intake) = way();
-    let mut task = Task::new(shared, intake);
+    let mut task = Task::new(shared.clone(), intake);
     if task.begin().await.is_err() {
         return;
     }
     let feeder = make();
     tokio::select! {
         () = task.run() => {}
+        () = elsewhere::watch(&shared) => {}
         // A feeder that has ended says so by its end of the way.
         () = async { feeder.run(feed).await; std::future::pending().await } => {}
     }

@@ -86,7 +86,9 @@ impl KeptFile {
             tracing::warn!(file = %self.path.display(), lost, "the end of a file is damaged; what stands before it is used");
         }
         let end = (bytes.len() - rest.len()) as u64;
-        (self.end, self.base) = (Some(end), end);
+        // The first frame is what was written whole; the others were appended.
+        let base = MAGIC.len() + frames.first().map_or(0, |frame| FRAME_HEAD + frame.len());
+        (self.end, self.base) = (Some(end), base as u64);
         Ok(Some((frames, time)))
     }
 

@@ -106,6 +106,8 @@ fn inventory_remarks(source: &InventoryStatus) -> String {
     remarks.extend(counted(source.counts.held, "memberships held"));
     remarks.extend(counted(source.counts.undecided, "instances undecided"));
     remarks.extend(counted(source.unreadable, "elements cannot be read"));
+    remarks.extend(source.unresolved.iter().map(|text| printable(text).to_string()));
+    remarks.extend(source.second_builder.as_ref().map(|found| format!("another builder: {found}")));
     remarks.extend(source.state_error.as_ref().map(|error| format!("not kept on disk: {error}")));
     remarks.join("; ")
 }

@@ -56,18 +56,22 @@ pub struct Site {
 impl Site {
     /// Starts a daemon whose inventory is a file with these instances; `rules` are further lines of the inventory.
     pub fn start(vms: &[Value], rules: &str) -> Site {
-        let folder = Folder::new();
+        Site::start_beside(Folder::new(), vms, rules, &[])
+    }
+
+    /// The same with secondaries that it is to notify.
+    pub fn start_beside(folder: Folder, vms: &[Value], rules: &str, secondaries: &[SocketAddr]) -> Site {
         write_file(&folder.subfolder("aggregator").join("inventory.json"), &document(vms));
-        Site::begin(folder, "file = \"inventory.json\"\n", rules)
+        Site::begin(folder, "file = \"inventory.json\"\n", rules, secondaries)
     }
 
     /// Starts a daemon whose inventory comes from elsewhere.
     pub fn start_with(source: &str, rules: &str) -> Site {
-        Site::begin(Folder::new(), source, rules)
+        Site::begin(Folder::new(), source, rules, &[])
     }
 
-    fn begin(folder: Folder, source: &str, rules: &str) -> Site {
-        let settings = settings(source, rules, &[]);
+    fn begin(folder: Folder, source: &str, rules: &str, secondaries: &[SocketAddr]) -> Site {
+        let settings = settings(source, rules, secondaries);
         let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
         Site { folder, daemon, source: source.to_owned(), rules: rules.to_owned() }
     }

@@ -540,6 +540,11 @@ impl Roster {
         self.wakes.push(Latest((until, Wake::Opening)));
     }
 
+    /// Ends what was presumed, once everything has been told: who was in service has come again, or is gone.
+    pub fn forget_presumed(&mut self) {
+        self.memory.presumed = HashSet::new();
+    }
+
     fn dirty_users(&mut self, what: Use) {
         for vm in self.users.get(&what).into_iter().flatten() {
             self.dirty.insert(*vm, self.now);

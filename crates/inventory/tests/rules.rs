@@ -95,6 +95,12 @@ fn the_older_instance_has_the_alias_and_uuids_win_over_aliases() {
     roster.apply(Change::Gone(Key::Vm(member_uuid(4))), NOW);
     roster.settle(NOW);
     assert!(has(&roster, &name, "A 198.51.100.3"));
+    // Both in one batch, as after a restart.
+    put(&mut roster, member(4), NOW);
+    roster.settle(NOW);
+    let (mut again, _) = Roster::restore(plain_config(), &roster.keep(), NOW);
+    again.settle(NOW);
+    assert!(has(&again, &name, "A 198.51.100.4") && !has(&again, &name, "A 198.51.100.3"));
 }
 
 #[test]

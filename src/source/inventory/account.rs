@@ -4,15 +4,24 @@
 
 use super::Shared;
 use super::feeder::Failure;
-use super::guard::{ARRAYS, Held};
+use super::guard::Held;
 use super::status::{HeldDocument, InventoryCounts, Reading, ReasonCount};
 use crate::budget::Excess;
 use crate::metrics::{Metrics, unix_seconds};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tracing::warn;
 
 /// A label, and the number that it stands for.
 type Count = (&'static str, fn(&InventoryCounts) -> u64);
+
+/// Kinds of elements that are counted.
+const KINDS: [Count; 4] = [
+    ("vms", |counts| counts.vms),
+    ("accounts", |counts| counts.accounts),
+    ("networks", |counts| counts.networks),
+    ("servers", |counts| counts.servers),
+];
 
 /// States in which instances are counted.
 const STATES: [Count; 2] = [("listed", |counts| counts.listed), ("undecided", |counts| counts.undecided)];
@@ -41,6 +50,7 @@ impl Account {
         drop(account.metrics.inventory_readings.with_label_values(&[zone]));
         account.metrics.inventory_failures.with_label_values(&[zone]).set(0);
         account.metrics.inventory_unreadable.with_label_values(&[zone]).set(0);
+        account.metrics.inventory_second_builder.with_label_values(&[zone]).set(0);
         account.metrics.memory_refused.set(&[zone], 0);
         account.note_held(None);
         account
@@ -86,11 +96,27 @@ impl Account {
         status.unreadable_error = failure.map(|failure| failure.text.clone());
     }
 
+    /// Goes on counting where an earlier task has ended.
+    pub fn go_on(&self, counts: InventoryCounts) {
+        self.shared.status().counts = counts;
+    }
+
+    /// Shows networks that the configuration names and the inventory does not have, in words.
+    pub fn note_unresolved(&self, unresolved: Vec<String>) {
+        let mut status = self.shared.status();
+        if status.unresolved != unresolved {
+            for text in &unresolved {
+                warn!(zone = self.zone, "{text}: its addresses have no names");
+            }
+            status.unresolved = unresolved;
+        }
+    }
+
     /// Shows what the inventory has.
     pub fn note_counts(&self, counts: InventoryCounts) {
         let zone = &self.zone[..];
-        for (kind, count) in ARRAYS.iter().zip([counts.vms, counts.accounts, counts.networks, counts.servers]) {
-            self.metrics.inventory_elements.with_label_values(&[zone, kind]).set(count as i64);
+        for (kind, count) in KINDS {
+            self.metrics.inventory_elements.with_label_values(&[zone, kind]).set(count(&counts) as i64);
         }
         for (state, count) in STATES {
             self.metrics.inventory_instances.with_label_values(&[zone, state]).set(count(&counts) as i64);

@@ -20,6 +20,7 @@ use inventory::roster::{self, Explanation, Roster, Settled};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokio::time::Instant;
 use wire::name::Name;
 use wire::rr::rtype;
 use wire::serial::Serial;
@@ -76,6 +77,10 @@ pub struct Book {
     versions: HashMap<Name, Arc<Zone>>,
     /// Names to be made.
     touched: HashMap<Name, HashSet<Name>>,
+    /// Time of the last good reading.
+    heard: Instant,
+    /// Serials that others have of zones without a version here.
+    elsewhere: HashMap<Name, Serial>,
     is_complete: bool,
     /// Entries of what was kept that could not be read.
     faults: usize,
@@ -90,7 +95,8 @@ impl Book {
             faults += frames.iter().filter(|frame| read_entries(frame, &mut entries).is_none()).count();
             entries
         };
-        let retained_is_lost = kept.retained.is_none();
+        // A file without a frame that can be read says nothing either.
+        let retained_is_lost = kept.retained.as_deref().is_none_or(<[_]>::is_empty);
         let elements = read(&kept.elements);
         let retained = read(kept.retained.as_deref().unwrap_or_default());
         let (mut roster, unread) = Roster::restore(config_of(plan), &KeptEntries { elements, retained }, now);
@@ -102,7 +108,15 @@ impl Book {
                 roster.presume(presumed, now);
             }
         }
-        Book { roster, versions: HashMap::new(), touched: HashMap::new(), is_complete: false, faults: faults + unread }
+        Book {
+            roster,
+            versions: HashMap::new(),
+            touched: HashMap::new(),
+            heard: Instant::now(),
+            elsewhere: HashMap::new(),
+            is_complete: false,
+            faults: faults + unread,
+        }
     }
 
     /// Takes other rules and zones; all zones are made anew.
@@ -114,6 +128,35 @@ impl Book {
     /// Returns true if everything was read to its end since the start.
     pub fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// Time of the last good reading, here or of an earlier run.
+    pub fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Notes the time of a good reading.
+    pub fn note_heard(&mut self, heard: Instant) {
+        self.heard = heard;
+    }
+
+    /// Names of networks in the configuration that no network has, or several have.
+    pub fn unresolved_networks(&self) -> Vec<String> {
+        let unresolved = self.roster.unresolved_networks().into_iter();
+        let told = unresolved.map(|(name, uuids)| match uuids.len() {
+            0 => format!("no network is \"{name}\""),
+            _ => format!(
+                "{} networks are \"{name}\": {}",
+                uuids.len(),
+                uuids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ")
+            ),
+        });
+        told.collect()
+    }
+
+    /// Notes that others have a version of a zone; the first one made here is newer.
+    pub fn note_elsewhere(&mut self, zone: Name, serial: Serial) {
+        self.elsewhere.insert(zone, serial);
     }
 
     /// Notes that everything was read to its end.
@@ -146,14 +189,14 @@ impl Book {
 
     /// Numbers of elements that are known.
     pub fn extent(&self) -> Extent {
-        let counts = self.roster.counts();
-        [counts.vms, counts.accounts, counts.networks, counts.servers].map(|count| count as u64)
+        self.roster.extent().map(|count| count as u64)
     }
 
     /// Numbers of elements of a document; instances that it tells to be destroyed count, since they are no loss.
     pub fn extent_of(inventory: &Inventory) -> Extent {
-        let Inventory { vms, accounts, networks, servers, .. } = inventory;
-        [vms.len(), accounts.len(), networks.len(), servers.len()].map(|count| count as u64)
+        let Inventory { vms, accounts, networks, network_pools, nics, servers } = inventory;
+        [vms.len(), accounts.len(), networks.len(), network_pools.len(), nics.len(), servers.len()]
+            .map(|count| count as u64)
     }
 
     /// Numbers for operators.
@@ -185,6 +228,10 @@ impl Book {
     /// Settles what has changed. Returns the moment of the next time.
     pub fn settle(&mut self, now: Moment) -> Option<Moment> {
         let Settled { touched, next } = self.roster.settle(now);
+        if self.is_complete {
+            // Whoever was in service has come again, or is gone.
+            self.roster.forget_presumed();
+        }
         for (zone, names) in touched {
             self.touched.entry(zone).or_default().extend(names);
         }
@@ -216,7 +263,9 @@ impl Book {
                 rrsets.sort_by_key(|rrset| rrset.rtype);
                 rrsets.into()
             };
-            let making = Making { origin, apex, base: base.clone(), now: u64::try_from(now.0).unwrap_or(0), serial };
+            let elsewhere = self.elsewhere.get(origin).copied();
+            let now = u64::try_from(now.0).unwrap_or(0);
+            let making = Making { origin, apex, base: base.clone(), now, serial, elsewhere };
             let version = making.make(names, records)?;
             let zone = version.as_ref().map(|version| Arc::new(version.loaded.zone.clone())).or(base);
             if let Some(zone) = zone {

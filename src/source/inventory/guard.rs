@@ -19,7 +19,7 @@ pub const LEAST_LOSS: u64 = 10;
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Arrays of an inventory that are judged.
-pub const ARRAYS: [&str; 4] = ["vms", "accounts", "networks", "servers"];
+pub const ARRAYS: [&str; 6] = ["vms", "accounts", "networks", "network_pools", "nics", "servers"];
 
 /// Numbers of elements, in the order of [`ARRAYS`].
 pub type Extent = [u64; ARRAYS.len()];
@@ -111,27 +111,29 @@ mod tests {
     fn what_has_shrunk_sharply_needs_a_second_reading() {
         let (mut guard, start) = (Guard::default(), Instant::now());
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        assert!(guard.judge([0; 4], [100, 9, 1, 0], &LIMITS, at(0)), "nothing was served");
-        assert!(guard.judge([100, 9, 1, 0], [50, 9, 1, 0], &LIMITS, at(1)), "half may go");
-        assert!(guard.judge([19, 1, 1, 0], [10, 1, 1, 0], &LIMITS, at(1)), "few may go");
-        assert!(!guard.judge([100, 9, 1, 0], [49, 9, 1, 0], &LIMITS, at(2)));
+        assert!(guard.judge([0; 6], [100, 9, 1, 0, 0, 0], &LIMITS, at(0)), "nothing was served");
+        assert!(guard.judge([100, 9, 1, 0, 0, 0], [50, 9, 1, 0, 0, 0], &LIMITS, at(1)), "half may go");
+        assert!(guard.judge([19, 1, 1, 0, 0, 0], [10, 1, 1, 0, 0, 0], &LIMITS, at(1)), "few may go");
+        assert!(!guard.judge([100, 9, 1, 0, 0, 0], [49, 9, 1, 0, 0, 0], &LIMITS, at(2)));
         assert_eq!(guard.held().map(|held| ARRAYS[held.array]), Some("vms"));
         assert_eq!(guard.due(), Some(at(32)));
-        assert!(!guard.judge([100, 9, 1, 0], [49, 9, 1, 0], &LIMITS, at(31)), "too early");
-        assert!(guard.judge([100, 9, 1, 0], [40, 9, 1, 0], &LIMITS, at(32)), "confirmed by fewer");
+        assert!(!guard.judge([100, 9, 1, 0, 0, 0], [49, 9, 1, 0, 0, 0], &LIMITS, at(31)), "too early");
+        assert!(guard.judge([100, 9, 1, 0, 0, 0], [40, 9, 1, 0, 0, 0], &LIMITS, at(32)), "confirmed by fewer");
         assert_eq!(guard.held(), None);
     }
 
     #[test]
     fn an_empty_document_waits_and_more_elements_begin_anew() {
         let (mut guard, start) = (Guard::default(), Instant::now());
-        assert!(!guard.judge([1, 1, 1, 0], [0, 0, 0, 0], &LIMITS, start));
+        assert!(!guard.judge([1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], &LIMITS, start));
         let later = start + LIMITS.confirm_after;
-        assert!(guard.judge([1, 1, 1, 0], [1, 1, 1, 0], &LIMITS, later), "it is back");
-        assert!(!guard.judge([100, 1, 1, 0], [3, 1, 1, 0], &LIMITS, start));
-        assert!(!guard.judge([100, 1, 1, 0], [4, 1, 1, 0], &LIMITS, later), "more than before");
-        assert!(guard.judge([100, 1, 1, 0], [4, 1, 1, 0], &LIMITS, later + LIMITS.confirm_after));
-        assert!(!guard.judge([20, 9, 9, 5], [20, 9, 9, 0], &LIMITS, start), "no compute node is left");
+        assert!(guard.judge([1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0], &LIMITS, later), "it is back");
+        assert!(!guard.judge([100, 1, 1, 0, 0, 0], [3, 1, 1, 0, 0, 0], &LIMITS, start));
+        assert!(!guard.judge([100, 1, 1, 0, 0, 0], [4, 1, 1, 0, 0, 0], &LIMITS, later), "more than before");
+        assert!(guard.judge([100, 1, 1, 0, 0, 0], [4, 1, 1, 0, 0, 0], &LIMITS, later + LIMITS.confirm_after));
+        assert!(!guard.judge([20, 9, 9, 0, 0, 5], [20, 9, 9, 0, 0, 0], &LIMITS, start), "no compute node is left");
+        guard.clear();
+        assert!(!guard.judge([20, 9, 9, 1, 0, 0], [20, 9, 9, 0, 0, 0], &LIMITS, start), "no pool is left");
         guard.clear();
         assert_eq!(guard.due(), None);
     }

@@ -4,9 +4,11 @@
 //! a token is never printed, and counts when two plans are compared.
 
 use crate::acl::Prefix;
+use crate::client::Server;
 use crate::merge::DampingPlan;
 use crate::source::inventory::triton::TritonPlan;
 use crate::zone::SoaFields;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -93,6 +95,8 @@ pub struct ApexPlan {
     pub soa: SoaFields,
     pub ns: Vec<Name>,
     pub ns_ttl: u32,
+    /// Those that are told of changes; they know what was published.
+    pub secondaries: Vec<Server>,
 }
 
 impl InventoryPlan {
@@ -105,6 +109,14 @@ impl InventoryPlan {
     pub fn apexes(&self) -> impl Iterator<Item = (&Name, &ApexPlan)> {
         let reverse = self.reverse.iter().map(|zone| (&zone.origin, &zone.apex));
         self.forward.iter().map(|zone| (&zone.origin, &zone.apex)).chain(reverse)
+    }
+
+    /// Takes in who is told of changes of each zone.
+    pub fn set_secondaries(&mut self, targets: &HashMap<Name, Vec<Server>>) {
+        let reverse = self.reverse.iter_mut().map(|zone| (&zone.origin, &mut zone.apex));
+        for (origin, apex) in self.forward.iter_mut().map(|zone| (&zone.origin, &mut zone.apex)).chain(reverse) {
+            apex.secondaries = targets.get(origin).cloned().unwrap_or_default();
+        }
     }
 
     /// All zones, the main zone first.

@@ -14,6 +14,7 @@ use super::Shared;
 use super::account::Account;
 use super::book::Book;
 use super::depot::Slot;
+use super::elsewhere;
 use super::feeder::{Event, Failure, Intake, Order, Told};
 use super::files::Scribe;
 use super::guard::{Extent, Guard, Limits};
@@ -41,6 +42,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(30);
 /// Pause before another attempt to read what is kept, where the disk refuses it.
 const PAUSE_AFTER_DISK: Duration = Duration::from_secs(5);
+/// Pause before secondaries that did not answer are asked again.
+const PAUSE_AFTER_SILENCE: Duration = Duration::from_secs(5);
 /// Time between two notes on disk that the inventory is as it was.
 const TOUCH: Duration = Duration::from_secs(60);
 
@@ -172,12 +175,15 @@ impl Task {
         let is_known = tokio::task::block_in_place(|| match &mut *self.slot.book() {
             Some(book) => {
                 book.reconfigure(&self.plan, now);
+                self.heard = book.heard();
+                self.account.go_on(book.counts());
                 true
             }
             None => false,
         });
         if !is_known {
             self.restore(now).await?;
+            self.ask_elsewhere().await?;
         }
         // Zones that Triton's services feed may be newer than what is kept of them; and what was lost, or was never there,
         // must not take away what is served.
@@ -213,16 +219,64 @@ impl Task {
         // A clock that was set back has heard nothing later than now.
         let age = kept.heard.map(|heard| heard.elapsed().unwrap_or_default()).unwrap_or_default();
         self.heard = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
-        let book = tokio::task::block_in_place(|| {
+        let mut book = tokio::task::block_in_place(|| {
             let root = self.shared.facilities.publisher.load();
             let zone = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
             Book::restore(&self.plan, kept, zone, now)
         });
+        book.note_heard(self.heard);
         if book.faults() > 0 {
             warn!(zone = self.account.zone(), entries = book.faults(), "what is kept of the inventory is used in part");
         }
         info!(zone = self.account.zone(), instances = book.counts().vms, "inventory begun");
         *self.slot.book() = Some(book);
+        Ok(())
+    }
+
+    /// Learns the serials that secondaries have of zones without a version here: waits until one of each zone's answers, or
+    /// until an operator accepts whatever they have.
+    async fn ask_elsewhere(&mut self) -> Result<(), Ended> {
+        let plan = self.plan.clone();
+        while self.accept.is_none() {
+            let root = self.shared.facilities.publisher.load();
+            let is_unknown = |zone: &Name| root.get(zone).is_none_or(|served| served.zone.is_none());
+            let zones = plan.apexes().filter(|(zone, apex)| !apex.secondaries.is_empty() && is_unknown(zone));
+            let zones: Vec<_> = zones.map(|(zone, apex)| (zone, &apex.secondaries[..])).collect();
+            drop(root);
+            let found = tokio::select! {
+                found = elsewhere::ask(zones) => found,
+                () = self.shared.facilities.updates.closed() => return Err(Ended),
+            };
+            let mut silent = Vec::new();
+            for (zone, found) in found {
+                match found.newest {
+                    Some((serial, address)) => {
+                        info!(
+                            zone = self.account.zone(),
+                            "{address} has serial {serial} of {zone}; what is made here is newer"
+                        );
+                        self.with_book(|book| book.note_elsewhere(zone, serial));
+                    }
+                    None if found.is_answered => {}
+                    None => silent.push(zone.to_string()),
+                }
+            }
+            if silent.is_empty() {
+                return Ok(());
+            }
+            silent.sort_unstable();
+            let text = format!(
+                "no secondary says which serial it has of {}; zones are made once one answers, or at \"aggregator retransfer --accept {}\"",
+                silent.join(" and "),
+                self.account.zone()
+            );
+            self.fail(&Failure::new("serial", text), Some(PAUSE_AFTER_SILENCE));
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE_AFTER_SILENCE) => {}
+                () = self.shared.inbox.rung() => self.take_call(),
+                () = self.shared.facilities.updates.closed() => return Err(Ended),
+            }
+        }
         Ok(())
     }
 
@@ -309,7 +363,7 @@ impl Task {
                     return Some(Err(self.hold()));
                 }
                 self.account.note_held(None);
-                self.heard = heard;
+                self.note_heard(heard);
                 self.touched = None;
                 self.note_serial(serial);
                 self.with_book(|book| book.replace(*inventory, now));
@@ -324,7 +378,7 @@ impl Task {
                 None
             }
             Event::Listed => {
-                self.heard = heard;
+                self.note_heard(heard);
                 self.touched = None;
                 self.with_book(Book::complete);
                 self.may_publish = true;
@@ -335,7 +389,7 @@ impl Task {
             // A document that waits for confirmation is not what is served.
             Event::Current if self.guard.held().is_some() => None,
             Event::Current => {
-                self.heard = heard;
+                self.note_heard(heard);
                 self.account.note_good(false);
                 Some(Ok("has nothing new".to_owned()))
             }
@@ -348,6 +402,12 @@ impl Task {
                 None
             }
         }
+    }
+
+    /// Notes the time of a good reading; another task after a reload goes on with it.
+    fn note_heard(&mut self, heard: Instant) {
+        self.heard = heard;
+        self.with_book(|book| book.note_heard(heard));
     }
 
     /// Takes the serial of a document.
@@ -408,7 +468,9 @@ impl Task {
             return nothing("waits for a complete reading".to_owned());
         }
         let now = self.clock.now();
-        self.next = self.with_book(|book| book.settle(now));
+        let unresolved;
+        (self.next, unresolved) = self.with_book(|book| (book.settle(now), book.unresolved_networks()));
+        self.account.note_unresolved(unresolved);
         let error = self.scribe.keep().await;
         self.account.note_state(error);
         let root = self.shared.facilities.publisher.load();

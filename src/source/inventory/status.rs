@@ -123,6 +123,10 @@ pub struct InventoryStatus {
     /// Single elements that cannot be read at present, and why.
     pub unreadable: u64,
     pub unreadable_error: Option<String>,
+    /// Networks that the configuration names and the inventory does not have, or has more than once, in words.
+    pub unresolved: Vec<String>,
+    /// What a secondary has that was not made here, in words.
+    pub second_builder: Option<String>,
     /// Errors of the state folder.
     pub state_error: Option<String>,
     /// Label of why no version can be made, until one is.

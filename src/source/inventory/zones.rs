@@ -5,7 +5,8 @@
 //!
 //! **Serials.** A new version has the tick of its moment plus one, as CNS has it (`docs/cns.md`), or the serial after the
 //! last one where that is newer (RFC 1982); so an inventory whose state was lost does not fall behind what it has
-//! published, unless it published faster than one version in ten seconds. A document may have a serial of its own, which
+//! published, unless it published faster than one version in ten seconds or its clock is wrong: then what its secondaries
+//! have counts as the last one (`elsewhere`). A document may have a serial of its own, which
 //! counts when it is newer than the last. Each zone counts by itself, and one whose records are as they were keeps its
 //! version.
 //!
@@ -46,12 +47,14 @@ pub struct Making<'m> {
     pub now: u64,
     /// The document's own serial.
     pub serial: Option<Serial>,
+    /// Serial of the zone elsewhere, which is not known here.
+    pub elsewhere: Option<Serial>,
 }
 
 impl Making<'_> {
     /// Makes the version; none if the zone is what the base is.
     pub fn make(self, names: Names, records: impl Fn(&Name) -> RRsets) -> Result<Option<NewVersion>, ZoneError> {
-        let Making { origin, apex, base, now, serial } = self;
+        let Making { origin, apex, base, now, serial, elsewhere } = self;
         let mut editor = base.as_ref().map_or_else(|| Editor::new(origin.clone()), |base| Editor::from_zone(base));
         editor.repeated = Repeated::default();
         let mut touched = Vec::new();
@@ -71,9 +74,10 @@ impl Making<'_> {
         }
         let at_apex = records(origin);
         let rrsets = |serial| apex_rrsets(&apex.soa, &apex.ns, apex.ns_ttl, &at_apex, serial);
-        let last = base.as_ref().map(|base| base.soa.serial);
+        let last = base.as_ref().map(|base| base.soa.serial).or(elsewhere);
         let newer = serial.filter(|serial| last.is_none_or(|last| serial.newer_than(last)));
-        let changed = last.is_none_or(|last| editor.set(origin, rrsets(last), None)) || !touched.is_empty();
+        let same = base.as_ref().map(|base| base.soa.serial);
+        let changed = same.is_none_or(|same| editor.set(origin, rrsets(same), None)) || !touched.is_empty();
         if !changed && newer.is_none() {
             return Ok(None);
         }
@@ -119,10 +123,10 @@ mod tests {
     fn make(base: Option<&Arc<Zone>>, now: u64, serial: Option<u32>, names: Names, last: u8) -> Option<Arc<Zone>> {
         let mname = name("ns.");
         let soa = SoaFields { rname: mname.clone(), mname, ttl: 30, refresh: 30, retry: 60, expire: 600, minimum: 30 };
-        let apex = ApexPlan { soa, ns: vec![name("ns.")], ns_ttl: 3600 };
+        let apex = ApexPlan { soa, ns: vec![name("ns.")], ns_ttl: 3600, secondaries: Vec::new() };
         let origin = name("z.example");
         let serial = serial.map(Serial);
-        let making = Making { origin: &origin, apex: &apex, base: base.cloned(), now, serial };
+        let making = Making { origin: &origin, apex: &apex, base: base.cloned(), now, serial, elsewhere: None };
         let records = |name: &Name| if *name == origin { RRsets::default() } else { address(last) };
         making.make(names, records).unwrap().map(|new| Arc::new(new.loaded.zone))
     }

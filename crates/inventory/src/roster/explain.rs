@@ -2,7 +2,7 @@
 //!
 //! Cost: O(reasons + groups with holds) for counts, O(names) to explain an instance.
 
-use super::{GroupKey, Instance, Members, Roster};
+use super::{GroupKey, Instance, Known, Members, Roster};
 use crate::contribution::Place;
 use crate::model::{Moment, Uuid};
 use crate::verdict::Reason;
@@ -149,6 +149,17 @@ impl Roster {
                 .map(|reason| (reason.word(), tally.reasons.get(&reason).copied().unwrap_or_default()))
                 .collect(),
         }
+    }
+
+    /// Elements that were not told to be gone: instances, accounts, networks, pools, interfaces and compute nodes.
+    pub fn extent(&self) -> [usize; 6] {
+        fn there<E>(known: &HashMap<Uuid, Known<E>>) -> usize {
+            known.values().filter(|known| !known.gone).count()
+        }
+        let servers = self.servers.values().filter(|node| !node.gone).count();
+        let nics = self.nics.values().filter(|known| !known.gone).count();
+        let (accounts, networks, pools) = (there(&self.accounts), there(&self.networks), there(&self.pools));
+        [self.vms.len(), accounts, networks, pools, nics, servers]
     }
 
     /// Why an instance has the names that it has; none if it is unknown.

@@ -15,6 +15,9 @@ use std::cmp::Reverse as Latest;
 use std::collections::{BTreeMap, HashSet};
 use wire::name::Name;
 
+/// An instance of a batch, and the account in whose names it is after it; none if it has no names.
+type Named = (Uuid, Option<Uuid>);
+
 impl Roster {
     /// Publishes one batch: hard removals, additions, new reports, and then damping, once.
     pub fn settle(&mut self, now: Moment) -> Settled {
@@ -29,13 +32,16 @@ impl Roster {
         self.give_labels();
         let mut stale = std::mem::take(&mut self.stale);
         stale.retain(|uuid| !drafts.contains_key(uuid));
+        // Who has names after this batch, in the order of the drafts.
+        let named: Vec<Named> =
+            drafts.iter().map(|(uuid, draft)| (*uuid, draft.as_ref().map(|draft| draft.owner))).collect();
         for (uuid, draft) in drafts {
-            self.publish(uuid, draft);
+            self.publish(uuid, draft, &named);
         }
         for uuid in stale {
             let published = self.vms.get(&uuid).and_then(|instance| instance.published.clone());
             if published.is_some() {
-                self.publish(uuid, published);
+                self.publish(uuid, published, &named);
             }
         }
         self.alias_nodes();
@@ -63,7 +69,6 @@ impl Roster {
                 Wake::Opening => {
                     if self.memory.closed_until.is_some_and(|until| until <= self.now) {
                         self.memory.closed_until = None;
-                        self.memory.presumed.clear();
                     }
                 }
             }
@@ -346,12 +351,21 @@ impl Roster {
         }
     }
 
-    /// The label of an instance's alias; none if it is another's.
-    fn own_alias(&self, uuid: Uuid, claim: Option<&(GroupKey, (Moment, Uuid))>) -> Result<Option<Box<str>>, Reason> {
+    /// The label of an instance's alias; none if it is another's. The UUID of another instance is that one's own.
+    fn own_alias(
+        &self,
+        uuid: Uuid,
+        claim: Option<&(GroupKey, (Moment, Uuid))>,
+        named: &[Named],
+    ) -> Result<Option<Box<str>>, Reason> {
         let Some((key, _)) = claim else { return Ok(None) };
         let other = tag::uuid_label(&key.1).filter(|other| *other != uuid);
-        let holder = other.and_then(|other| self.vms.get(&other)?.published.as_ref());
-        let is_taken = holder.is_some_and(|holder| holder.owner == key.0);
+        // What the batch makes of the other counts, whichever of the two is published first.
+        let holder = other.and_then(|other| match named.binary_search_by_key(&other, |(uuid, _)| *uuid) {
+            Ok(place) => named.get(place)?.1,
+            Err(_) => Some(self.vms.get(&other)?.published.as_ref()?.owner),
+        });
+        let is_taken = holder == Some(key.0);
         match self.aliases.of(key).next() {
             Some((_, first)) if *first == uuid && !is_taken => Ok(Some(key.1.clone())),
             _ => Err(Reason::AliasConflict),
@@ -368,7 +382,7 @@ impl Roster {
     //--- Names ---
 
     /// Puts what an instance publishes in the place of what it published.
-    fn publish(&mut self, uuid: Uuid, draft: Option<Box<Published>>) {
+    fn publish(&mut self, uuid: Uuid, draft: Option<Box<Published>>, named: &[Named]) {
         let Some(instance) = self.vms.get(&uuid) else { return };
         let mut faults = Vec::new();
         let published = draft.map(|mut published| {
@@ -378,7 +392,7 @@ impl Roster {
                     None
                 })
             };
-            published.alias = own(self.own_alias(uuid, instance.claim.as_deref()));
+            published.alias = own(self.own_alias(uuid, instance.claim.as_deref(), named));
             published.login = own(self.own_login(published.owner));
             for offer in &mut published.services {
                 let group: Option<&Members> = self.groups.get(&(published.owner, offer.name.clone()));

@@ -1,0 +1,69 @@
+//! What secondaries have of a zone that is made here: a builder without state goes on above it, and one that is not alone
+//! is told so.
+
+use crate::harness::*;
+use crate::site::*;
+
+/// Years ahead of CNS' serials.
+const FAR: u32 = 900_000_000;
+
+/// A server that has versions of both zones from elsewhere.
+fn start_secondary(folder: &Folder, serial: u32) -> Peer {
+    let zone = |origin: &str| {
+        let text = format!(
+            "$ORIGIN {origin}\n@ 3600 IN SOA ns1.test. hostmaster {serial} 86400 86400 2592000 30\n@ 3600 IN NS ns1.test.\n"
+        );
+        (Dname::parse(origin), text)
+    };
+    Nsd::start(folder, &[zone(ZONE), zone(REVERSE)])
+}
+
+#[test]
+fn a_builder_without_state_begins_above_what_its_secondaries_have() {
+    let folder = Folder::new();
+    let secondary = start_secondary(&folder, FAR);
+    let mut free = Port::reserve();
+    free.release();
+    // One of them is away; one answer is enough.
+    let site = Site::start_beside(folder, &[vm("web1", "acme", 1)], "", &[free.address(), secondary.address()]);
+    let mut resolver = site.resolver();
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    assert_eq!(resolver.serial(), Some(FAR + 1));
+    site.write(&[vm("web1", "acme", 1), vm("web2", "acme", 2)]);
+    resolver.wait_addresses("web.svc.acme", &[1, 2]);
+    assert_eq!(resolver.serial(), Some(FAR + 2));
+}
+
+#[test]
+fn without_any_answer_a_builder_without_state_waits_for_an_operator() {
+    let mut free = Port::reserve();
+    free.release();
+    let site = Site::start_beside(Folder::new(), &[vm("web1", "acme", 1)], "", &[free.address()]);
+    let mut resolver = site.resolver();
+    let status = site.wait_status("it waits", |source| source["reading"] == "failing");
+    assert!(status["error"].as_str().unwrap().contains("no secondary says which serial it has"), "{status}");
+    assert!(site.metric("inventory_failed_readings_total", &[("reason", "serial")]) >= Some(1.0));
+    assert_eq!(resolver.serial(), None);
+    let accepted = site.daemon.verb(&["retransfer", ZONE, "--accept"]);
+    assert_eq!(accepted.code, 0, "{accepted:?}");
+    resolver.wait_addresses("web.svc.acme", &[1]);
+}
+
+#[test]
+fn a_second_builder_is_told_of() {
+    let folder = Folder::new();
+    let secondary = start_secondary(&folder, FAR);
+    let site = Site::start_beside(folder, &[vm("web1", "acme", 1)], "", &[]);
+    let mut resolver = site.resolver();
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    assert_eq!(site.metric("inventory_second_builder", &[]), Some(0.0));
+    site.notify(&[secondary.address()]);
+    let status = site.wait_status("it is told", |source| !source["second_builder"].is_null());
+    let told = status["second_builder"].as_str().unwrap();
+    assert!(told.contains(&format!("{} has serial {FAR} of ", secondary.address())), "{told}");
+    assert_eq!(site.metric("inventory_second_builder", &[]), Some(1.0));
+    let problems = site.daemon.verb(&["status", ZONE]).stdout;
+    assert!(problems.contains("another builder: "), "{problems}");
+    // Ours go on as they were.
+    assert!(resolver.serial().is_some_and(|serial| serial < FAR));
+}
