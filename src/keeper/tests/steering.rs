@@ -161,11 +161,13 @@ impl World {
             }
             Step::Release => self.is_pinned &= self.bench.release("w.x").is_err(),
             Step::Rules(rules) => {
-                let before = self.bench.number("w.x");
+                // An expired region has no version to compare with.
+                let serial = |world: &World| world.bench.served("w.x").answerable().map(|zone| zone.soa.serial);
+                let before = serial(self);
                 let is_same = (self.rules.excludes, self.rules.is_damped) == (rules.excludes, rules.is_damped);
                 self.rules = rules;
                 self.plan();
-                assert!(!is_same || self.bench.number("w.x") == before, "answers move no serial");
+                assert!(!is_same || before.is_none() || serial(self) == before, "answers move no serial");
             }
         }
     }
