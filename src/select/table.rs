@@ -73,6 +73,12 @@ impl Entry {
         self.selections.iter().for_each(Selection::fetch);
     }
 
+    /// Octets of the largest set of which an answer has some records, wherever these stand in it.
+    #[inline]
+    pub fn set_octets(&self) -> usize {
+        self.selections.iter().map(|selection| selection.octets as usize).max().unwrap_or_default()
+    }
+
     /// The next step for a client with points.
     #[inline]
     pub fn fetch_place(&self, client: &Client) {

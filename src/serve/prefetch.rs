@@ -93,11 +93,16 @@ impl Prefetch {
             published.clients.fetch_place(address);
             *found = Some((entry, address, client));
         }
-        let found = found.iter().flatten();
-        for (entry, address, _) in found.clone() {
+        for (entry, address, _) in found.iter().flatten() {
             entry.fetch_selections();
             published.clients.fetch_ranges(*address);
         }
+        for (place, found) in places.iter().zip(&found) {
+            if let (Some((table, hash)), Some((entry, ..))) = (place.flatten().and_then(table_of), found) {
+                table.fetch_sets(hash, entry.set_octets());
+            }
+        }
+        let found = found.iter().flatten();
         found.clone().for_each(|(entry, ..)| entry.fetch_records());
         found.clone().for_each(|(entry, _, client)| entry.fetch_place(client));
         found.for_each(|(entry, _, client)| entry.fetch_points(client));

@@ -47,6 +47,8 @@ const ALLOCATION_BYTES: usize = 32;
 pub const FETCHED: usize = 16;
 /// Octets that processors read from memory at once.
 pub const LINE_BYTES: usize = 64;
+/// Octets of large sets that are asked for ahead of an answer, at most.
+const SETS_FETCHED: usize = 1024;
 
 /// Nodes by owner.
 #[derive(Clone)]
@@ -189,6 +191,19 @@ impl Table {
         if let Some(index) = shard.find_tag(names, hash as u16, Some) {
             let (bytes, at) = shard.place(names, wide, index);
             bytes[at..].iter().step_by(LINE_BYTES).take(2).for_each(|byte| prefetch(byte));
+        }
+    }
+
+    /// One more step for a node with large sets: so many octets of it, a kilobyte at most, behind what the last step asked
+    /// for.
+    #[inline]
+    pub fn fetch_sets(&self, hash: u64, octets: usize) {
+        let shard = self.shard(hash);
+        let (names, wide) = shard.head();
+        if let Some(index) = shard.find_tag(names, hash as u16, Some) {
+            let (bytes, at) = shard.place(names, wide, index);
+            let lines = octets.min(SETS_FETCHED).div_ceil(LINE_BYTES);
+            bytes[at..].iter().step_by(LINE_BYTES).skip(2).take(lines).for_each(|byte| prefetch(byte));
         }
     }
 

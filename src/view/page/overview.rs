@@ -29,7 +29,7 @@ use wire::serial::Serial;
 /// Zones in the table, regions, members of each and notes; who has more looks in the list, or at the region.
 const LISTED_ZONES: usize = 100;
 const LISTED_REGIONS: usize = 50;
-const LISTED_MEMBERS: usize = 12;
+const LISTED_MEMBERS: usize = 10;
 const LISTED_NOTES: usize = 100;
 
 /// Overview, which is the first page.
