@@ -48,6 +48,11 @@ impl Roster {
         Ok(suffixes)
     }
 
+    /// The login of an account; none if it is unknown.
+    pub fn login(&self, account: Uuid) -> Option<Box<str>> {
+        self.accounts.get(&account).and_then(known).map(|account| account.login.clone())
+    }
+
     /// A network with its own UUID, or the first network of a pool with that of the pool.
     fn network_or_pool(&self, wanted: Uuid) -> Result<(&Network, Uuid), Unknown> {
         let unknown = Unknown::Network(wanted);
