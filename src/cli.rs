@@ -1,7 +1,7 @@
 //! Command line: verbs, their output, and exit codes.
 //!
 //! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover`, `announce`
-//! and `cns` are programs of their own that need no server; all others are requests to the running server over its control
+//! and a part of `cns` are programs of their own that need no server; all others are requests to the running server over its control
 //! socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
@@ -81,12 +81,13 @@ impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
         use Verb::{Announce, Boot, Check, Cns, Demo, Discover, Register, Run, Top, Version};
+        let is_local_cns = matches!(&self.verb, Cns { verb } if verb.is_local());
         let local = matches!(
             self.verb,
-            Run | Boot(_) | Check(_) | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Cns { .. } | Version
-        );
+            Run | Boot(_) | Check(_) | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
+        ) || is_local_cns;
         let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
-        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Cns { .. } | Version);
+        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version) || is_local_cns;
         let options = [
             ("--socket", local && self.socket.is_some()),
             ("--json", without_json && self.json),
@@ -205,7 +206,8 @@ enum Verb {
     },
     /// Announce the configured OpenStack services on the local link (multicast DNS), until ended
     Announce(AnnounceOptions),
-    /// Convert the configuration of Triton's CNS, or check a service tag of an instance
+    /// Show the zones, peers and instances of inventories as CNS does, report instances up or down, convert the configuration of
+    /// Triton's CNS, or check a service tag
     Cns {
         #[command(subcommand)]
         verb: CnsVerb,
@@ -305,7 +307,6 @@ fn run_verb(
         Verb::Register(options) => return register::register(config.as_deref(), options, json),
         Verb::Discover { verb } => return discover::discover(verb, json),
         Verb::Announce(options) => return announce::run(&present_path(), &options),
-        Verb::Cns { verb } => return cns::run(verb, json),
         Verb::Version if json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {
@@ -327,6 +328,10 @@ fn run_verb(
         Verb::Drain(options) => return drain::drain(&socket()?, &options, json),
         Verb::Undrain(target) => target.undrain(),
         Verb::Top => return top::top(&socket()?),
+        Verb::Cns { verb } => match cns::request(verb, json) {
+            Ok(request) => request,
+            Err(outcome) => return outcome,
+        },
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };

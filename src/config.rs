@@ -2,7 +2,7 @@
 //!
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` and `static_zones`, `clients`,
+//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
 //! `regions` with `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out.
@@ -19,6 +19,7 @@
 mod addresses;
 mod answers;
 mod apex;
+mod api;
 mod clients;
 mod drains;
 mod instances;
@@ -46,6 +47,7 @@ mod united;
 mod urls;
 mod zones;
 
+pub use api::{ApiPlan, Scope};
 pub use clients::read_prefixes;
 pub use drains::{parse_pattern, parse_share};
 pub use plan::{describe_drain, describe_pattern};
@@ -105,6 +107,8 @@ pub struct Config {
     pub trees: Vec<TreePlan>,
     /// Inventories that zones are made of, in file order.
     pub inventories: Vec<InventoryPlan>,
+    /// REST interfaces of inventories, in file order.
+    pub apis: Vec<ApiPlan>,
     /// Zones of our own, in file order; there is a zone of any kind.
     pub services: Vec<StaticZonePlan>,
     /// Regions, in file order.
@@ -250,8 +254,15 @@ impl Config {
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
         let secondaries = Secondaries::read(&mut reader, &root, &keys);
         let server_name = &server.name;
-        let mut sections =
-            Sections { server_name, transfer: &transfer, keys: &keys, secondaries, homes: Vec::new(), touch_disk };
+        let mut sections = Sections {
+            server_name,
+            transfer: &transfer,
+            keys: &keys,
+            secondaries,
+            homes: Vec::new(),
+            apis: Vec::new(),
+            touch_disk,
+        };
         let found = zones::read_zones(&mut reader, &root, &mut sections);
         let zones::ZonesSection { mut zones, united, trees, mut inventories, services, declared: mut zones_at } = found;
         let mut regions = Vec::new();
@@ -272,6 +283,9 @@ impl Config {
         let probed =
             transferred.chain(from_trees).chain(made).chain(services.iter().map(|plan| plan.zone.clone())).collect();
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);
+        let (apis, placed): (Vec<ApiPlan>, Vec<Vec<server::Placed>>) = sections.apis.into_iter().unzip();
+        let places: Vec<server::Placed> = server.places.iter().chain(placed.iter().flatten()).copied().collect();
+        server::refuse_shared_addresses(&mut reader, &places);
         let mut secondaries = sections.secondaries;
         let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
         let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
@@ -292,7 +306,7 @@ impl Config {
                 }
             }
         }
-        let positions = server.places.iter().map(|(address, at)| (*address, reader.source.position(*at)));
+        let positions = places.iter().map(|(address, at)| (*address, reader.source.position(*at)));
         let listen_positions = positions.collect();
         let warnings = reader.finish()?;
         Ok(Config {
@@ -306,6 +320,7 @@ impl Config {
             zones,
             trees,
             inventories,
+            apis,
             services,
             regions,
             drains,

@@ -124,10 +124,38 @@ pub enum Request {
     },
     /// End drains that were ordered.
     Undrain(TargetText),
+    /// What `aggregator cns` asks of inventories.
+    Cns(CnsRequest),
     /// Announce all zones, or one, to their secondaries now.
     Notify { zone: Option<String> },
     /// End the server.
     Stop,
+}
+
+/// What is asked of inventories.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "kebab-case")]
+pub enum CnsRequest {
+    /// Zones with their last changes, and peers with what they have.
+    Status,
+    /// One instance.
+    Vm { uuid: String },
+    /// All peers, or one.
+    Peers { address: Option<String> },
+    /// Zones as they are configured.
+    Zones,
+    /// Take a report on an instance, `up` or `down`, or withdraw it with `none`.
+    Report {
+        uuid: String,
+        status: String,
+        /// Time to live; without it the report counts until it is withdrawn.
+        #[serde(default)]
+        milliseconds: Option<u64>,
+    },
+    /// Forget an instance and all its records.
+    Forget { uuid: String },
+    /// End the holds at the name of a service.
+    Release { name: String },
 }
 
 /// An order to take a region back.
@@ -468,6 +496,7 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Drain(_)
         | Request::DrainShare { .. }
         | Request::Undrain(_)
+        | Request::Cns(_)
         | Request::Notify { .. }
         | Request::Stop => Duration::from_secs(60),
     }

@@ -11,6 +11,7 @@
 //! nothing: not for a disk, a peer or a client.
 
 mod audit;
+mod cns;
 pub mod descriptors;
 mod disk;
 mod drain;
@@ -45,7 +46,6 @@ use crate::systemd::Manager;
 use crate::terminal::Bars;
 use crate::view;
 use crate::view::loading::Loading;
-use crate::view::page::Page;
 use crate::view::rates::Rates;
 use arc_swap::ArcSwap;
 use audit::start_schedule;
@@ -219,9 +219,8 @@ impl Daemon {
             rates: Arc::new(Rates::start(metrics.clone(), publisher.clone())),
             probed: probe.results(),
         };
-        let page = Page::new(view.clone());
         let mut listeners =
-            Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover, descriptors);
+            Listeners::new(&config, publisher.clone(), responder, metrics.clone(), view.clone(), handover, descriptors);
         let writer = keeper.clone();
         let launch = async move {
             let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;

@@ -8,10 +8,12 @@
 //! Cost: a scrape is O(series + threads), beside what the keeper's gauges take.
 
 mod by_zone;
+mod peers;
 mod queries;
 mod transfers;
 
 pub use by_zone::{OWN_ZONES, REST, ZoneCounters, ZoneFaults, ZoneValues};
+pub use peers::{Peer, PeerCounts, Peers};
 pub use queries::{QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
 pub use transfers::{SentTransfers, TransferCounts};
 
@@ -41,6 +43,8 @@ macro_rules! families {
             readings: Readings,
             /// Transfers to secondaries of every zone, for `status`.
             pub sent: SentTransfers,
+            /// What secondaries have asked for.
+            pub peers: Peers,
             $($(#[doc = $help])+ pub $field: $kind,)+
         }
 
@@ -54,6 +58,7 @@ macro_rules! families {
                     blocks: QueryBlocks::default(),
                     readings: Readings::default(),
                     sent: SentTransfers::default(),
+                    peers: Peers::default(),
                     $($field,)+
                 }
             }

@@ -10,6 +10,8 @@ mod harness;
 
 #[path = "golden/check.rs"]
 mod check;
+#[path = "golden/cns.rs"]
+mod cns;
 #[path = "golden/compare.rs"]
 mod compare;
 #[path = "golden/config.rs"]

@@ -4,6 +4,8 @@
 #[path = "inventory/builders.rs"]
 mod builders;
 mod harness;
+#[path = "inventory/rest.rs"]
+mod rest;
 #[path = "inventory/site.rs"]
 mod site;
 

@@ -235,7 +235,8 @@ fn bind_all(config: &Config) -> Vec<BindError> {
         report(*address, bound.and_then(|()| listen(*address)));
     }
     let tls = config.listen.tls.iter().flat_map(|plan| &plan.listen);
-    for address in tls.chain(&config.metrics.listen) {
+    let apis = config.apis.iter().flat_map(|api| &api.listen);
+    for address in tls.chain(&config.metrics.listen).chain(apis) {
         report(*address, listen(*address));
     }
     errors

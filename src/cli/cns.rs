@@ -1,14 +1,18 @@
-//! `aggregator cns`: what needs no server for those who come from Triton's CNS: its configuration in our words, and the
-//! services that a tag declares.
+//! `aggregator cns`: the inventories of the server as CNS' own tool `cnsadm` tells of them, reports on their instances, and
+//! what needs no server for those who come from Triton's CNS: its configuration in our words, and the services that a
+//! tag declares.
 
-use crate::cli::{FAILED, Outcome, print, print_failed, print_json};
+use crate::cli::{FAILED, Outcome, print, print_failed, print_json, read_duration};
+use crate::control::{CnsRequest, Request};
 use crate::log;
-use clap::{Args, Subcommand};
+use crate::view::cns::tag::{ServiceReport, TagReport};
+use clap::{Args, Subcommand, ValueEnum};
 use inventory::cns;
-use inventory::tag::{self, Service, Services};
-use serde_json::{Value, json};
+use serde_json::json;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What is asked for.
 #[derive(Debug, Subcommand)]
@@ -21,6 +25,67 @@ pub enum CnsVerb {
         #[arg(value_name = "TAG")]
         tag: String,
     },
+    /// Show the zones of all inventories with their last changes, and what secondaries have of them
+    Status,
+    /// Show an instance: its names, why they are as they are, and the last report on it
+    Vm {
+        /// The UUID of the instance
+        #[arg(value_name = "UUID")]
+        uuid: String,
+    },
+    /// Show the secondaries of all inventories, or one in detail
+    Peers {
+        /// The address of a secondary [default: all]
+        #[arg(value_name = "ADDRESS")]
+        address: Option<IpAddr>,
+    },
+    /// Show the zones of all inventories as they are configured
+    Zones,
+    /// Report that an instance is up or down, which counts in place of its metadata, or withdraw the report
+    Report(ReportOptions),
+    /// Forget an instance and all its records, whatever is unknown of it
+    Forget {
+        /// The UUID of the instance
+        #[arg(value_name = "UUID")]
+        uuid: String,
+    },
+    /// Let the members of a service go that are held in it although they report themselves down
+    Release {
+        /// The name of the service, such as web.svc.acme.us-west-1.cns.example.com
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+/// Options of a report.
+#[derive(Debug, Args)]
+pub struct ReportOptions {
+    /// The UUID of the instance
+    #[arg(value_name = "UUID")]
+    uuid: String,
+    /// What is reported
+    #[arg(value_enum)]
+    status: Status,
+    /// After a time such as 60s without another report the instance is down [default: the report counts until it is withdrawn]
+    #[arg(long, value_name = "DURATION", value_parser = read_ttl)]
+    ttl: Option<Duration>,
+}
+
+/// What is reported of an instance.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Status {
+    /// It can serve
+    Up,
+    /// It cannot
+    Down,
+    /// Nothing any more: its metadata count again
+    None,
+}
+
+/// Reads how long a report counts.
+fn read_ttl(text: &str) -> Result<Duration, String> {
+    let ttl = read_duration(text)?;
+    if ttl.is_zero() { Err("write a time above zero".to_owned()) } else { Ok(ttl) }
 }
 
 /// Options of the conversion.
@@ -34,11 +99,33 @@ pub struct ConvertOptions {
     name: Option<String>,
 }
 
-/// Carries out the verb.
-pub fn run(verb: CnsVerb, json: bool) -> Outcome {
-    match verb {
-        CnsVerb::Convert(options) => convert(&options, json),
-        CnsVerb::Tag { tag } => check_tag(&tag, json),
+/// The request that a verb is; what needs no server is carried out at once.
+pub fn request(verb: CnsVerb, json: bool) -> Result<Request, Outcome> {
+    Ok(Request::Cns(match verb {
+        CnsVerb::Convert(options) => return Err(convert(&options, json)),
+        CnsVerb::Tag { tag } => return Err(check_tag(&tag, json)),
+        CnsVerb::Status => CnsRequest::Status,
+        CnsVerb::Vm { uuid } => CnsRequest::Vm { uuid },
+        CnsVerb::Peers { address } => CnsRequest::Peers { address: address.map(|address| address.to_string()) },
+        CnsVerb::Zones => CnsRequest::Zones,
+        CnsVerb::Report(ReportOptions { uuid, status, ttl }) => {
+            let status = match status {
+                Status::Up => "up",
+                Status::Down => "down",
+                Status::None => "none",
+            };
+            let milliseconds = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+            CnsRequest::Report { uuid, status: status.to_owned(), milliseconds }
+        }
+        CnsVerb::Forget { uuid } => CnsRequest::Forget { uuid },
+        CnsVerb::Release { name } => CnsRequest::Release { name },
+    }))
+}
+
+impl CnsVerb {
+    /// Returns true if the verb needs no server.
+    pub fn is_local(&self) -> bool {
+        matches!(self, CnsVerb::Convert(_) | CnsVerb::Tag { .. })
     }
 }
 
@@ -57,44 +144,22 @@ fn convert(options: &ConvertOptions, json: bool) -> Outcome {
 
 /// Prints what a tag declares; one with errors fails, and what it declares beside them is printed.
 fn check_tag(text: &str, json: bool) -> Outcome {
-    let (Services { services, .. }, errors) = read_tag(text);
+    let report = TagReport::new(text);
     if json {
-        let listed: Vec<Value> = services.iter().map(describe).collect();
-        let data = json!({ "ok": errors.is_empty(), "services": listed, "errors": errors });
-        return if errors.is_empty() { print_json(&data) } else { print_failed(&data) };
+        let data = json!(report);
+        return if report.ok { print_json(&data) } else { print_failed(&data) };
     }
-    errors.iter().for_each(|error| log::print(error));
-    let lines: Vec<String> = services.iter().flat_map(records).collect();
+    report.errors.iter().for_each(|error| log::print(error));
+    let lines: Vec<String> = report.services.iter().flat_map(records).collect();
     let outcome = print(&lines.join("\n"))?;
-    Ok(if errors.is_empty() { outcome } else { ExitCode::from(FAILED) })
-}
-
-/// Reads a tag: what it declares, and what is wrong with it.
-fn read_tag(text: &str) -> (Services, Vec<String>) {
-    let services = match tag::parse(text) {
-        Ok(services) => services,
-        Err(error) => return (Services::default(), vec![format!("{error}; the instance has no services")]),
-    };
-    let faults = [
-        (services.invalid_name, "a name is no service name; that service is left out"),
-        (services.invalid_port, "a port is none from 1 to 65535; that port is left out"),
-        (services.too_many, "too many services or ports; the rest is left out"),
-    ];
-    let errors = faults.into_iter().filter(|(is_there, _)| *is_there).map(|(_, text)| text.to_string()).collect();
-    (services, errors)
-}
-
-/// A service for programs.
-fn describe(service: &Service) -> Value {
-    let ports: Vec<u16> = service.ports.iter().map(|port| port.port).collect();
-    json!({ "name": service.name, "ports": ports })
+    Ok(if report.ok { outcome } else { ExitCode::from(FAILED) })
 }
 
 /// The records of a service, with capitals for what the tag does not say.
-fn records(service: &Service) -> Vec<String> {
+fn records(service: &ServiceReport) -> Vec<String> {
     let name = format!("{}.svc.ACCOUNT.ZONE.", service.name);
     let mut lines = vec![format!("{name} A, AAAA, TXT: addresses and UUIDs of the members")];
-    let srv = |port: &tag::Port| format!("{name} SRV 0 10 {} INSTANCE.inst.ACCOUNT.ZONE.", port.port);
+    let srv = |port: &u16| format!("{name} SRV 0 10 {port} INSTANCE.inst.ACCOUNT.ZONE.");
     lines.extend(service.ports.iter().map(srv));
     lines
 }
@@ -104,10 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_explained() {
-        let (services, errors) = read_tag("web:8080,frontdoor");
-        assert_eq!(errors, Vec::<String>::new());
-        let lines: Vec<String> = services.services.iter().flat_map(records).collect();
+    fn the_records_of_a_tag_are_told() {
+        let lines: Vec<String> = TagReport::new("web:8080,frontdoor").services.iter().flat_map(records).collect();
         assert_eq!(
             lines,
             [
@@ -116,8 +179,5 @@ mod tests {
                 "frontdoor.svc.ACCOUNT.ZONE. A, AAAA, TXT: addresses and UUIDs of the members",
             ]
         );
-        assert_eq!(describe(&services.services[0]), json!({ "name": "web", "ports": [8080] }));
-        assert_eq!(read_tag("web:0").1, ["a port is none from 1 to 65535; that port is left out"]);
-        assert_eq!(read_tag("web, x").1.len(), 1);
     }
 }

@@ -9,11 +9,13 @@
 
 use crate::acl::Prefix;
 use crate::config::apex::{Apex, apex, blank_soa, expire, read_ns};
+use crate::config::api::{ApiPlan, Token, read_api, read_tokens};
 use crate::config::names::{Declared, SELF, is_marked};
 use crate::config::primaries::ZONE;
 use crate::config::regions::{default_damping, read_damping};
 use crate::config::secondaries::{outgoing, read_prefix};
 use crate::config::sections::Sections;
+use crate::config::server::Placed;
 use crate::config::trees::{TREE, reverse_of};
 use crate::config::triton::read_triton;
 use crate::config::urls::{read_ca, read_url};
@@ -108,6 +110,14 @@ const RULES: &[Key<InventoryDraft>] = &[
         .takes(Kind::Flag(|draft, choice| draft.rules.srv_weights = choice)),
     key("ttl", "30", "TTL of all records but those of the apex").takes(Kind::Ttl(|draft, ttl| draft.rules.ttl = ttl)),
     key("reverse", "[]", "prefixes whose reverse zones are made, too").bound("prefixes"),
+    key("api", "[]", "TCP addresses of its REST interface; port 8053 when none is written")
+        .bound("address or addresses"),
+    key(
+        "api_tokens",
+        "",
+        "file with tokens of those who may change something there, which others must not be able to read",
+    )
+    .bound("path"),
     key("serve_stale", r#""14d""#, "how long the last inventory is served when it cannot be read")
         .takes(Kind::PositiveDuration(|draft, age| draft.serve_stale = age)),
     key("shrink_share", "", "share of its elements below which an inventory is doubted; default: that of [transfer]")
@@ -156,6 +166,8 @@ pub struct InventoryDraft {
     serve_stale: Duration,
     shrink_share: f64,
     confirm_after: Duration,
+    api: Vec<Placed>,
+    tokens: Vec<Token>,
     /// Zones that name it, with the keys of the first.
     forward: Vec<MadeZone>,
     ixfr: bool,
@@ -223,6 +235,8 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
         serve_stale: Duration::ZERO,
         shrink_share: limits.shrink_share,
         confirm_after: limits.confirm_after,
+        api: Vec::new(),
+        tokens: Vec::new(),
         forward: Vec::new(),
         ixfr: true,
     };
@@ -244,6 +258,13 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
     draft.rules.damping = damping.unwrap_or(draft.rules.damping);
     draft.reverse =
         fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node)).unwrap_or_default();
+    draft.api = fields.read(reader, "api", read_api).unwrap_or_default();
+    let tokens = fields.read(reader, "api_tokens", |r, key, node| read_tokens(r, key, node, sections.touch_disk));
+    draft.tokens = tokens.unwrap_or_default();
+    if let (Some(entry), None) = (fields.entry("api_tokens"), fields.entry("api")) {
+        let advice = "write for example api = [\"127.0.0.1:8053\"], or remove this";
+        reader.error(entry.key_at, format!("{place} has \"api_tokens\" and no \"api\"; {advice}"));
+    }
     if is_followed {
         let touch_disk = sections.touch_disk;
         let triton = fields.read(reader, "triton", |r, _, node| read_triton(r, node, &place, touch_disk));
@@ -366,6 +387,11 @@ impl<'n> Inventories<'n> {
                 declared.entry(origin.clone()).or_insert(at);
                 sections.secondaries.admit(reader, &origin, fields.as_ref(), &place, draft.ixfr);
                 reverse.push(ReverseZone { origin, prefix, apex: apex.clone() });
+            }
+            if !draft.api.is_empty() {
+                let listen = draft.api.iter().map(|(address, _)| *address).collect();
+                let plan = ApiPlan { inventory: draft.name.clone(), listen, tokens: draft.tokens };
+                sections.apis.push((plan, draft.api));
             }
             let InventoryDraft { name, rules, serve_stale, shrink_share, confirm_after, forward, .. } = draft;
             plans.extend(draft.feeder.map(|feeder| InventoryPlan {

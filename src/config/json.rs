@@ -169,6 +169,9 @@ fn describe_inventory(config: &Config, plan: &InventoryPlan) -> Value {
     let (some, of) = rules.damping.max_removed;
     json!({
         "inventory": plan.name,
+        "api": config.apis.iter().find(|api| api.inventory == plan.name).map(|api| json!({
+            "listen": api.listen, "tokens": api.tokens.len(),
+        })),
         plan.feeder.kind(): plan.feeder.to_string(),
         "use_login": rules.use_login,
         "use_alias": rules.use_alias,

@@ -41,6 +41,10 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     }
     for inventory in &config.inventories {
         write_inventory(inventory, out)?;
+        for api in config.apis.iter().filter(|api| api.inventory == inventory.name) {
+            let tokens = counted(api.tokens.len(), "token");
+            writeln!(out, "    REST interface over HTTP: {}, {tokens}", join(&api.listen))?;
+        }
         for zone in &inventory.forward {
             write_made(zone, out)?;
             write_service(config, &zone.origin, out)?;
@@ -106,9 +110,13 @@ fn write_section<T, W: Write>(
     items.iter().try_for_each(|item| write(out, item))
 }
 
+/// A number of things.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Returns the last line of the plan, with all totals.
 fn totals(config: &Config) -> String {
-    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let trees = config.trees.iter().flat_map(TreePlan::all_zones).count();
     let made = config.inventories.iter().flat_map(InventoryPlan::zones).count();
     let (zones, own, regions) = (config.zones.len(), config.services.len(), config.regions.len());

@@ -1,7 +1,9 @@
 //! The sections of the file that zones and regions are read with.
 
+use crate::config::api::ApiPlan;
 use crate::config::keys::Keys;
 use crate::config::secondaries::Secondaries;
+use crate::config::server::Placed;
 use crate::config::transfer::TransferSection;
 use wire::name::Name;
 
@@ -13,6 +15,8 @@ pub struct Sections<'s> {
     pub secondaries: Secondaries<'s>,
     /// The zones of `[clients]`, once it is read.
     pub homes: Vec<Name>,
+    /// REST interfaces of inventories, with the places of their addresses.
+    pub apis: Vec<(ApiPlan, Vec<Placed>)>,
     /// True if the files that the configuration names are read.
     pub touch_disk: bool,
 }

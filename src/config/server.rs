@@ -197,7 +197,6 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
     sections.metrics.listen = read_listen(reader, &fields, &mut sections.places, convert);
     CONTROL.read_section(reader, root, &mut sections.control);
     LOG.read_section(reader, root, &mut sections.log);
-    refuse_shared_addresses(reader, &sections);
     sections
 }
 
@@ -302,7 +301,7 @@ fn some_addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) ->
 }
 
 /// Reads one address or a list of addresses to listen on.
-fn addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
+pub fn addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
     let wanted = format!("a list of addresses such as [\"0.0.0.0:{port}\"]");
     let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
         let address = reader.address(key, node, port)?;
@@ -317,13 +316,13 @@ fn addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Opti
 }
 
 /// Reports TCP addresses that are asked for more than once; every listener has a TCP half.
-fn refuse_shared_addresses(reader: &mut Reader<'_>, sections: &ServerSections) {
-    for (index, (address, at)) in sections.places.iter().enumerate() {
+pub fn refuse_shared_addresses(reader: &mut Reader<'_>, places: &[Placed]) {
+    for (index, (address, at)) in places.iter().enumerate() {
         // Port 0 asks for any free port, a different one each time.
         if address.port() == 0 {
             continue;
         }
-        let earlier = sections.places[..index].iter().find(|(other, _)| other == address);
+        let earlier = places[..index].iter().find(|(other, _)| other == address);
         if let Some((_, first)) = earlier {
             let (line, _) = reader.source.locate(*first);
             reader.error(*at, format!("{address} is already listened on by line {line}; write another port"));

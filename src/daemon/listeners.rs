@@ -11,6 +11,7 @@
 
 use crate::acl::Prefix;
 use crate::config::Config;
+use crate::daemon::cns::rest::Rest;
 use crate::daemon::descriptors::Descriptors;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
@@ -22,7 +23,7 @@ use crate::serve::stream::{self, StreamContext};
 use crate::serve::tls::{self, Shown, TlsIdentity};
 use crate::serve::udp::UdpListener;
 use crate::systemd::{Inherited, Kind, Manager};
-use crate::view::page::Page;
+use crate::view::{self, page::Page};
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -44,6 +45,7 @@ pub struct Listeners {
     was_ready: Arc<AtomicBool>,
     sockets: Sockets,
     page: Page,
+    view: view::Handle,
     manager: Arc<Manager>,
     inherited: Inherited,
     descriptors: Descriptors,
@@ -55,6 +57,8 @@ struct Sockets {
     dns: BTreeMap<SocketAddr, (UdpListener, Listener)>,
     tls: BTreeMap<SocketAddr, Listener>,
     http: BTreeMap<SocketAddr, Listener>,
+    /// REST interfaces of inventories.
+    api: BTreeMap<SocketAddr, Listener>,
 }
 
 /// Sockets that are bound and not in service yet.
@@ -72,7 +76,7 @@ impl Listeners {
         publisher: Arc<Publisher>,
         responder: Arc<Responder>,
         metrics: Arc<Metrics>,
-        page: Page,
+        view: view::Handle,
         (manager, inherited): (Arc<Manager>, Inherited),
         descriptors: Descriptors,
     ) -> Listeners {
@@ -83,7 +87,8 @@ impl Listeners {
             regions: Arc::default(),
             was_ready: Arc::default(),
             sockets: Sockets::default(),
-            page,
+            page: Page::new(view.clone()),
+            view,
             manager,
             inherited,
             descriptors,
@@ -122,6 +127,7 @@ impl Listeners {
         for (wanted, old, new) in [
             (tls_addresses(config), &self.sockets.tls, &mut sockets.tls),
             (&config.metrics.listen[..], &self.sockets.http, &mut sockets.http),
+            (&api_addresses(config)[..], &self.sockets.api, &mut sockets.api),
         ] {
             for &address in wanted.iter().filter(|address| !old.contains_key(address)) {
                 match opener.listen(address) {
@@ -148,7 +154,8 @@ impl Listeners {
             own.port() == address.port() && (*own == address || includes(*own, address) || includes(address, *own))
         };
         let dns = self.sockets.dns.keys();
-        dns.chain(self.sockets.tls.keys()).chain(self.sockets.http.keys()).copied().find(overlaps)
+        let http = self.sockets.http.keys().chain(self.sockets.api.keys());
+        dns.chain(self.sockets.tls.keys()).chain(http).copied().find(overlaps)
     }
 
     /// Puts bound sockets into service and ends those that the configuration no longer has. Goes through all of it even
@@ -174,16 +181,12 @@ impl Listeners {
             self.sockets.tls.insert(address, listener);
         }
         for (address, mut listener) in bound.sockets.http {
-            let (publisher, regions) = (self.streams.publisher.clone(), self.regions.clone());
-            let was_ready = self.was_ready.clone();
-            let ready = move || {
-                let result = readiness(&publisher.load(), &regions.load(), was_ready.load(Ordering::Relaxed));
-                was_ready.fetch_or(result.is_ok(), Ordering::Relaxed);
-                result
-            };
-            let site = Some(Arc::new(self.page.clone()) as Arc<dyn Site>);
-            result = result.and(http::start(&mut listener, self.streams.metrics.clone(), ready, site));
+            result = result.and(self.start_http(&mut listener, Arc::new(self.page.clone())));
             self.sockets.http.insert(address, listener);
+        }
+        for (address, mut listener) in bound.sockets.api {
+            result = result.and(self.start_http(&mut listener, Arc::new(Rest::new(self.view.clone(), address))));
+            self.sockets.api.insert(address, listener);
         }
         self.end_removed(config);
         if self.udp_threads != config.listen.udp_threads && self.udp_threads != 0 {
@@ -191,6 +194,18 @@ impl Listeners {
         }
         self.udp_threads = config.listen.udp_threads;
         result
+    }
+
+    /// Starts to serve monitoring and a site.
+    fn start_http(&self, listener: &mut Listener, site: Arc<dyn Site>) -> io::Result<()> {
+        let (publisher, regions) = (self.streams.publisher.clone(), self.regions.clone());
+        let was_ready = self.was_ready.clone();
+        let ready = move || {
+            let result = readiness(&publisher.load(), &regions.load(), was_ready.load(Ordering::Relaxed));
+            was_ready.fetch_or(result.is_ok(), Ordering::Relaxed);
+            result
+        };
+        http::start(listener, self.streams.metrics.clone(), ready, Some(site))
     }
 
     /// Ends the sockets that a configuration does not have.
@@ -213,9 +228,11 @@ impl Listeners {
             }
             is_kept
         };
-        for (wanted, listeners) in
-            [(tls_addresses(config), &mut sockets.tls), (&config.metrics.listen[..], &mut sockets.http)]
-        {
+        for (wanted, listeners) in [
+            (tls_addresses(config), &mut sockets.tls),
+            (&config.metrics.listen[..], &mut sockets.http),
+            (&api_addresses(config)[..], &mut sockets.api),
+        ] {
             listeners.retain(|address, listener| keep(listener.address(), wanted.contains(address)));
         }
     }
@@ -264,6 +281,11 @@ fn secondaries(config: &Config) -> Vec<Prefix> {
     let rules = config.outgoing.values().flat_map(|outgoing| &outgoing.access.rules);
     let prefixes: HashSet<Prefix> = rules.filter_map(|rule| rule.prefix).collect();
     prefixes.into_iter().collect()
+}
+
+/// The addresses of REST interfaces.
+fn api_addresses(config: &Config) -> Vec<SocketAddr> {
+    config.apis.iter().flat_map(|api| &api.listen).copied().collect()
 }
 
 /// The addresses of DNS over TLS.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no answer keeps another one waiting but for orders about drains and pins, which wait for each other.
 
+use super::cns;
 use super::drain::{drain, undrain};
 use super::rollback::{pin, release};
 use super::ways::Ways;
@@ -46,6 +47,7 @@ impl Ways {
                 self.in_turn(move |ways, turn| drain(ways, order, Some(percent), turn))
             }
             Request::Undrain(target) => self.in_turn(|ways, turn| undrain(ways, target, turn)),
+            Request::Cns(request) => Box::pin(cns::answer(self.view.clone(), request)),
             Request::Notify { zone } => Box::pin(std::future::ready(self.notify_secondaries(zone.as_deref()))),
             // The loop that calls this takes these two itself.
             Request::Reload { .. } | Request::Stop => return,

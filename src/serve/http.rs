@@ -7,7 +7,8 @@
 //! Invariants: a connection ends after one response, or when its client has taken nothing for five seconds. Streams of
 //! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a
 //! number of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a
-//! right to places that nobody else may take. Only GET and HEAD are served; bodies of requests are not read. What is
+//! right to places that nobody else may take. Only GET and HEAD are served, unless a site has
+//! other methods at a path; then at most [`MAX_BODY_BYTES`] of a body are read. What is
 //! for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
 //! learns the name and decides for itself.
 //!
@@ -18,7 +19,9 @@ use crate::publish::{Published, State};
 use crate::serve::listener::Listener;
 use crate::serve::places::{Class, Measured, Place, Places, Room};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -40,6 +43,8 @@ use wire::name::Name;
 
 /// Longest request line and header fields together; scrapers and browsers send a few hundred octets. hyper's least.
 const MAX_HEAD_BYTES: usize = 8 << 10;
+/// Longest body of a request; what a site is told is far shorter.
+const MAX_BODY_BYTES: usize = 64 << 10;
 /// Connections at the same time.
 pub const MAX_CONNECTIONS: usize = 64;
 /// Connections among them that only monitoring may take: several scrapers and probes at once.
@@ -53,6 +58,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 << 10;
 /// Factor by which the client of a stream may leave it unread for longer.
 const STREAM_PATIENCE: u32 = 6;
+/// Methods that change nothing and have no body.
+pub const READING: &[Method] = &[Method::GET, Method::HEAD];
 /// Paths that monitoring asks for.
 const METRICS: &str = "/metrics";
 const HEALTH: &str = "/healthz";
@@ -68,6 +75,11 @@ pub trait Site: Send + Sync {
     /// Responds to a request for a path; none if there is nothing.
     fn respond(&self, asked: Asked) -> Answer;
 
+    /// The methods that are served at a path.
+    fn methods(&self, _path: &str) -> &'static [Method] {
+        READING
+    }
+
     /// Page that says why something at a path is refused, in the form that suits those who ask there.
     fn refuse(&self, path: &str, status: u16, why: &str) -> Content;
 }
@@ -75,10 +87,15 @@ pub trait Site: Send + Sync {
 /// Request to a site.
 #[derive(Debug, Default)]
 pub struct Asked {
+    pub method: Method,
     pub path: String,
     pub query: String,
     /// The name or address by which the client knows this server, without a port; old clients do not tell.
     pub host: Option<String>,
+    /// The field Authorization, as far as it is text.
+    pub authorization: Option<String>,
+    /// Empty for GET and HEAD.
+    pub body: Vec<u8>,
 }
 
 /// Content of a site, as soon as the site knows it.
@@ -301,22 +318,49 @@ async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Pr
     response.map(|content| Sent { content, progress })
 }
 
+/// Reads the body of a request to its end; an error if there is too much of it, or none any more.
+async fn read_body(body: &mut Incoming) -> Result<Vec<u8>, ()> {
+    let mut octets = Vec::new();
+    while let Some(frame) = poll_fn(|task| Pin::new(&mut *body).poll_frame(task)).await {
+        let data = frame.map_err(|_| ())?.into_data().unwrap_or_default();
+        if octets.len() + data.len() > MAX_BODY_BYTES {
+            return Err(());
+        }
+        octets.extend_from_slice(&data);
+    }
+    Ok(octets)
+}
+
 /// Finds the answer to a request.
-async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sending> {
-    let path = request.uri().path();
+async fn answer(mut request: Request<Incoming>, context: &Context) -> Response<Sending> {
+    let path = request.uri().path().to_owned();
+    let path = &path[..];
     let host = host_of(request.uri(), request.version(), request.headers());
     let (Ok(host), true) = (host, path.starts_with('/')) else {
         return whole(StatusCode::BAD_REQUEST, PLAIN, "the request is no HTTP/1.1\n");
     };
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let why = "only GET and HEAD are served";
-        let mut response = match &context.site {
-            Some(site) => send(site.refuse(path, StatusCode::METHOD_NOT_ALLOWED.as_u16(), why), context),
-            None => whole(StatusCode::METHOD_NOT_ALLOWED, PLAIN, format!("{why}\n")),
+    let refuse = |status: StatusCode, why: &str| match &context.site {
+        Some(site) => send(site.refuse(path, status.as_u16(), why), context),
+        None => whole(status, PLAIN, format!("{why}\n")),
+    };
+    let methods = context.site.as_ref().map_or(READING, |site| site.methods(path));
+    if !methods.contains(request.method()) {
+        let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        let why = match &methods[..] {
+            [most @ .., last] if !most.is_empty() => format!("only {} and {last} are served", most.join(", ")),
+            one => format!("only {} is served", one.concat()),
         };
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, &why);
+        if let Ok(allowed) = HeaderValue::from_str(&methods.join(", ")) {
+            response.headers_mut().insert(ALLOW, allowed);
+        }
         return response;
     }
+    let body = if READING.contains(request.method()) { Ok(Vec::new()) } else { read_body(request.body_mut()).await };
+    let Ok(body) = body else {
+        let most = MAX_BODY_BYTES >> 10;
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is broken, or longer than {most} KiB"));
+    };
     match (path, &context.site) {
         (METRICS, _) => {
             let metrics = context.metrics.clone();
@@ -334,7 +378,10 @@ async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sendi
         ("/", None) => whole(StatusCode::OK, PLAIN, INDEX),
         (_, Some(site)) => {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            match site.respond(Asked { path: path.to_owned(), query, host }).await {
+            let method = request.method().clone();
+            let authorization = request.headers().get(AUTHORIZATION).and_then(|field| field.to_str().ok());
+            let authorization = authorization.map(str::to_owned);
+            match site.respond(Asked { method, path: path.to_owned(), query, host, authorization, body }).await {
                 // Nobody reads the events of an answer without a body.
                 Some(Content::Events(_)) if request.method() == Method::HEAD => whole(StatusCode::OK, EVENT_STREAM, ""),
                 Some(content) => send(content, context),

@@ -212,6 +212,9 @@ impl Responder {
             Verdict::Soa { zone, truncated } => {
                 let (kind, result) = if truncated { (Kind::Ixfr, "truncated") } else { (Kind::Current, "ok") };
                 self.count(&zone.origin.to_string(), kind, result);
+                if !truncated {
+                    self.metrics.peers.count(asked.peer, kind.label(), &zone.origin, Some(zone.soa.serial));
+                }
                 Dispatched::Response(write_soa(request, &zone, truncated, nsid, limit, out))
             }
             Verdict::Stream(transfer) => Dispatched::Transfer(Box::new(Outbound { transfer, signer: None })),
@@ -280,6 +283,12 @@ impl Responder {
         if result == "ok" {
             self.metrics.sent.count(zone, kind.label());
         }
+    }
+
+    /// Counts a transfer that has begun, and what its client has now if it took all of it.
+    pub fn count_peer(&self, peer: IpAddr, transfer: &Transfer, is_complete: bool) {
+        let serial = is_complete.then_some(transfer.zone.soa.serial);
+        self.metrics.peers.count(peer, transfer.kind.label(), &transfer.zone.origin, serial);
     }
 }
 

@@ -11,7 +11,7 @@
 //! confirmed first (`guard`); all zones of an inventory change in one publication.
 //!
 //! Parts: `plan` what to do, `feeder` the way from feeders, `file`, `url` and `document` those of documents, `triton` that of a datacenter's services, `guard`
-//! documents that look wrong, `session` the steps in order, `book` what is known, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
+//! documents that look wrong, `session` the steps in order, `orders` those about single instances, `book` what is known, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
 //! and `files` what outlives the task and the process, `account` and `status` what operators see.
 //!
 //! Cost: O(document) for each one that is read; else O(what changes).
@@ -25,6 +25,7 @@ pub mod feeder;
 mod file;
 mod files;
 pub mod guard;
+pub mod orders;
 pub mod plan;
 mod session;
 pub mod status;
@@ -33,7 +34,7 @@ mod url;
 pub mod zones;
 
 use book::Book;
-pub use book::{Instance, Membership};
+pub use book::{Detail, Instance, Membership, Report};
 pub use plan::InventoryPlan;
 pub use status::InventoryStatus;
 
@@ -41,6 +42,9 @@ use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use depot::{Depot, Slot};
 use feeder::{Feeder, way};
 use file::FileFeeder;
+use inventory::model::Uuid;
+use inventory::roster::Unknown;
+use orders::Orders;
 use plan::FeederPlan;
 use session::Task;
 use std::sync::Arc;
@@ -52,6 +56,7 @@ use wire::name::Name;
 /// The kind of source that makes zones of an inventory.
 pub struct Mirrored {
     slot: Arc<Slot>,
+    orders: Orders,
 }
 
 /// State that the handle and the task share.
@@ -59,7 +64,7 @@ type Shared = shell::Shared<Mirrored>;
 
 /// Begins to follow an inventory. Must be called within a tokio runtime of several threads.
 pub fn start(plan: InventoryPlan, facilities: Facilities, depot: &Depot) -> Handle<Mirrored> {
-    let own = Mirrored { slot: depot.slot(&plan.name) };
+    let own = Mirrored { slot: depot.slot(&plan.name), orders: Orders::default() };
     let status = InventoryStatus::new(&plan);
     Handle::start(Shared::new(plan, status, facilities, own))
 }
@@ -111,5 +116,23 @@ impl Handle<Mirrored> {
     pub fn explain(&self, zone: &Name, name: &Name) -> Vec<Instance> {
         let book = self.shared.own.slot.book();
         book.as_ref().map(|book| book.explain(zone, name)).unwrap_or_default()
+    }
+
+    /// Everything about one instance; none if it is unknown.
+    pub fn instance(&self, vm: Uuid) -> Option<Detail> {
+        self.shared.own.slot.book().as_ref()?.instance(vm)
+    }
+
+    /// The names below which an account's services and instances on these networks would stand.
+    pub fn suffixes(&self, owner: Uuid, networks: &[Uuid]) -> Result<Vec<Name>, Unknown> {
+        match &*self.shared.own.slot.book() {
+            Some(book) => book.suffixes(owner, networks),
+            None => Err(Unknown::Owner(owner)),
+        }
+    }
+
+    /// The login of an account; none if it is unknown.
+    pub fn login(&self, account: Uuid) -> Option<Box<str>> {
+        self.shared.own.slot.book().as_ref()?.login(account)
     }
 }

@@ -161,7 +161,8 @@ fn without_zones(config: &Config) -> ProbePlan {
 /// All addresses that a configuration listens on, for whatever.
 fn listen_addresses(config: &Config) -> Vec<SocketAddr> {
     let tls = config.listen.tls.iter().flat_map(|tls| &tls.listen);
-    config.listen.dns.iter().chain(tls).chain(&config.metrics.listen).copied().collect()
+    let apis = config.apis.iter().flat_map(|api| &api.listen);
+    config.listen.dns.iter().chain(tls).chain(&config.metrics.listen).chain(apis).copied().collect()
 }
 
 /// The addresses of the second list that the first does not have.

@@ -13,7 +13,7 @@
 
 mod api;
 mod explain;
-mod hosts;
+pub mod hosts;
 mod list;
 mod live;
 mod notes;

@@ -88,6 +88,8 @@ const KEY: &str =
 const TREE: &str = "[zones.\"t.example\"]\nzookeeper = \"192.0.2.1\"\n";
 const FETCHED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]\nurl = \"https://192.0.2.1/\"\n\
     token_file = \"t\"\nca = \"ca.pem\"\n";
+const SERVED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]\nfile = \"i.toml\"\n\
+    api = \"127.0.0.1\"\napi_tokens = \"t\"\n";
 const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
 const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
@@ -106,7 +108,8 @@ fn disk_text() -> String {
     let wrong =
         "10.0.0.0/8\n  10.0.0.1/8 # host\n::ffff:10.0.0.0/104\n10.0.0.0/8 10.1.0.0/16\n\"10.2.0.0/16\",\n10.3.0.0/33";
     let twice = "10.1.0.0/16\n # \n 10.0.0.0/9\n10.1.0.0/16\n";
-    let cases: [OnDisk; 26] = [
+    let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
+    let cases: [OnDisk; 28] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("no files of TLS", &[], tls),
@@ -130,6 +133,8 @@ fn disk_text() -> String {
         ("a folder for a secret", &[], "digest = \".\"\n"),
         ("a token of two words", &[("t", "one two\n", 0o600), ("ca.pem", "", 0o644)], FETCHED),
         ("no token and no authority", &[], FETCHED),
+        ("no tokens of an interface", &[("t", "0123456789abcdef *\n", 0o644)], SERVED),
+        ("tokens that are none", &[("t", lines, 0o600)], SERVED),
         ("no file of prefixes", &[], CLIENTS),
         ("a folder for a file of prefixes", &[], FOLDER_OF_CLIENTS),
         ("a file without prefixes", &[("a", "# none\n\n  \n", 0o644), ("b", "", 0o644)], CLIENTS),

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 /// Beginnings of code that is typed, not read.
-const TYPED: [&str; 42] = [
+const TYPED: [&str; 48] = [
     "aggregator",
     "dig ",
     "kdig ",
@@ -24,6 +24,12 @@ const TYPED: [&str; 42] = [
     "docker ",
     "systemctl ",
     "rndc ",
+    "knotc ",
+    "nsd-control ",
+    "GET /",
+    "PUT /",
+    "POST /",
+    "DELETE /",
     "rate(",
     "sum",
     "curl ",
@@ -59,7 +65,7 @@ const TYPED: [&str; 42] = [
 ];
 
 /// Other code of several words that is no quotation, and what it is.
-const OTHER: [(&str, &str); 10] = [
+const OTHER: [(&str, &str); 11] = [
     ("a member of [zones.\"NAME\"]", "a heading of the reference"),
     ("\"0 30 4 * * *\"", "a value of a key"),
     ("TYPE \\# LENGTH HEX", "a record, RFC 3597"),
@@ -69,6 +75,7 @@ const OTHER: [(&str, &str); 10] = [
     ("figure: ...", "what a test prints"),
     ("{\"error\": \"…\"}", "JSON"),
     ("{\"host\", \"port\"}", "JSON"),
+    ("{\"tag\": \"web:8080\"}", "JSON"),
     ("{\"address\", \"port\"}", "JSON"),
 ];
 

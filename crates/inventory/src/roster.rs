@@ -14,7 +14,9 @@ mod explain;
 mod index;
 mod judge;
 mod keep;
+mod reports;
 mod settle;
+mod suffixes;
 
 use crate::config::Config;
 use crate::contribution::Published;
@@ -27,9 +29,11 @@ use crate::model::{
 use crate::verdict::{Reason, Reasons};
 pub use explain::{Counts, Explanation, Membership};
 use index::Index;
+use reports::Report;
+pub use reports::Reported;
 use std::cmp::Reverse as Latest;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
-use std::time::Duration;
+pub use suffixes::Unknown;
 use wire::name::Name;
 
 /// A forward zone's number and the label of a prefix: names of a service that share their members.
@@ -134,13 +138,6 @@ enum Wake {
     Opening,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Report {
-    health: Health,
-    ttl: Option<Duration>,
-    until: Option<Moment>,
-}
-
 /// What was kept or presumed of groups that do not exist yet.
 #[derive(Debug, Default)]
 struct Memory {
@@ -238,6 +235,7 @@ impl Roster {
             other.wakes.push(Latest((at, Wake::Opening)));
         }
         other.tally.carry(&self.tally);
+        other.carry_reports(&self.reports);
         *self = other;
     }
 
@@ -470,40 +468,6 @@ impl Roster {
         true
     }
 
-    /// Takes a report, which counts in place of the metadata until it is withdrawn or the instance goes. After `ttl` without
-    /// another it is a report of being down. False: no such instance.
-    pub fn report(&mut self, vm: Uuid, health: Health, ttl: Option<Duration>, now: Moment) -> bool {
-        self.pass(now);
-        if !self.vms.contains_key(&vm) {
-            return false;
-        }
-        let until = ttl.map(|ttl| self.now.plus(ttl));
-        self.reports.insert(vm, Report { health, ttl, until });
-        if let Some(until) = until {
-            self.wakes.push(Latest((until, Wake::Vm(vm))));
-        }
-        self.keeping.reports.insert(vm);
-        self.dirty.insert(vm, self.now);
-        true
-    }
-
-    /// Withdraws a report. False: there was none.
-    pub fn withdraw_report(&mut self, vm: Uuid, now: Moment) -> bool {
-        self.pass(now);
-        let was_there = self.reports.contains_key(&vm);
-        self.drop_report(vm);
-        if was_there && self.vms.contains_key(&vm) {
-            self.dirty.insert(vm, self.now);
-        }
-        was_there
-    }
-
-    fn drop_report(&mut self, vm: Uuid) {
-        if self.reports.remove(&vm).is_some() {
-            self.keeping.reports.insert(vm);
-        }
-    }
-
     /// Ends all holds at a service's owner name, in any zone. Returns the number of members let go.
     pub fn release(&mut self, name: &Name, now: Moment) -> usize {
         self.pass(now);
@@ -565,12 +529,5 @@ impl Instance {
             claim: None,
             published: None,
         }
-    }
-}
-
-impl Report {
-    /// What counts at a moment.
-    fn at(self, now: Moment) -> Health {
-        if self.until.is_some_and(|until| until <= now) { Health::Down } else { self.health }
     }
 }

@@ -166,6 +166,48 @@ fn reports_override_metadata_until_they_lapse_or_are_withdrawn() {
 }
 
 #[test]
+fn a_time_to_live_begins_anew_after_a_restart_and_not_with_other_rules() {
+    let ttl = Some(Duration::from_secs(30));
+    let mut roster = roster(plain_config(), addressed(2));
+    roster.report(member_uuid(1), Health::Up, ttl, NOW);
+    roster.settle(NOW);
+    assert!(!roster.keep_changes().retained.is_empty());
+    // The same again: only the moment is another.
+    roster.report(member_uuid(1), Health::Up, ttl, after(10));
+    assert!(roster.settle(after(10)).touched.is_empty() && roster.keep_changes().retained.is_empty());
+    let until =
+        |roster: &Roster, number| roster.explain(member_uuid(number)).unwrap().report.map(|report| report.until);
+    assert_eq!((until(&roster, 1), until(&roster, 2)), (Some(Some(after(40))), None));
+    let (mut again, _) = Roster::restore(plain_config(), &roster.keep(), after(20));
+    again.settle(after(20));
+    assert_eq!(until(&again, 1), Some(Some(after(50))));
+    roster.reconfigure(Config { ttl: 60, ..plain_config() }, after(20));
+    assert_eq!(until(&roster, 1), Some(Some(after(40))));
+    assert_eq!(roster.settle(after(20)).next, Some(after(40)));
+    // Silence is a soft reason, of which damping lets one through.
+    roster.settle(after(40));
+    let told = roster.explain(member_uuid(1)).unwrap();
+    assert!(told.report.unwrap().is_lapsed && !told.services[0].is_in, "{told:?}");
+    assert_eq!(told.addressed.len(), 2, "its own names alone: {:?}", told.addressed);
+    assert_eq!(roster.counts().soft_removals, 1);
+    roster.apply(Change::Gone(Key::Vm(member_uuid(1))), after(41));
+    roster.settle(after(41));
+    assert!(roster.keep().retained.iter().all(|entry| !entry.key.starts_with("report/")));
+}
+
+#[test]
+fn suffixes_are_those_of_an_instance_with_the_same_networks() {
+    let config = Config { use_login: true, ..plain_config() };
+    let roster = roster(config, addressed(1));
+    let (owner, external) = (ACME.parse().unwrap(), EXTERNAL.parse().unwrap());
+    let told = roster.suffixes(owner, &[external, external]).unwrap();
+    let texts: Vec<String> = told.iter().map(Name::to_string).collect();
+    assert_eq!(texts, ["svc.acme.dc1.cns.example.com.", "inst.acme.dc1.cns.example.com."]);
+    assert_eq!(roster.suffixes(external, &[]).unwrap_err().to_string(), format!("account {EXTERNAL} is unknown"));
+    assert_eq!(roster.suffixes(owner, &[owner]).unwrap_err().to_string(), format!("network {ACME} is unknown"));
+}
+
+#[test]
 fn lost_damping_is_presumed_from_the_zone_with_a_full_window() {
     let mut inventory = addressed(6);
     for vm in inventory.vms.iter_mut().take(4) {

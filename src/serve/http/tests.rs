@@ -131,7 +131,7 @@ struct Events;
 impl Site for Events {
     fn respond(&self, asked: Asked) -> Answer {
         Box::pin(async move {
-            let Asked { path, query, host } = asked;
+            let Asked { path, query, host, .. } = asked;
             let fields: &[(&str, &str)] = &[("x-field", "value")];
             match path.as_str() {
                 "/host" => Some(Events.refuse(&path, 200, &host.unwrap_or_default())),

@@ -15,11 +15,11 @@ use super::zones::{Making, Names, NewVersion};
 use crate::zone::{RRsets, Zone, ZoneError};
 use inventory::config::{Config, ForwardZone, Limits, Reverse, ReverseZone};
 use inventory::kept::{Entry, Kept as KeptEntries};
-use inventory::model::{Change, Inventory, Key, Moment, Uuid};
-use inventory::roster::{self, Explanation, Roster, Settled};
+use inventory::model::{Change, Health, Inventory, Key, Moment, Uuid};
+use inventory::roster::{self, Explanation, Roster, Settled, Unknown};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use wire::name::Name;
 use wire::rr::rtype;
@@ -51,6 +51,36 @@ pub struct Membership {
     pub since: Option<i64>,
     /// Time at which a hold ends if nothing else happens, Unix time.
     pub until: Option<i64>,
+}
+
+/// Everything about one instance.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Detail {
+    #[serde(flatten)]
+    pub instance: Instance,
+    pub owner: Option<String>,
+    pub login: Option<String>,
+    /// The first reason of each group of rules, or the one for which it is undecided.
+    pub first: Vec<&'static str>,
+    /// The last report on it, if that counts.
+    pub report: Option<Report>,
+    /// Owner names that have its addresses, or would have them but for an alias of the same name.
+    pub addressed: Vec<Name>,
+    /// Zones in which it has a name.
+    pub zones: Vec<Name>,
+    /// Time of the last good reading, Unix time in milliseconds.
+    pub heard: i64,
+}
+
+/// A report on an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Report {
+    /// "up" or "down".
+    pub status: &'static str,
+    /// Time at which silence becomes a report of being down, Unix time.
+    pub until: Option<i64>,
+    /// True if that has happened.
+    pub lapsed: bool,
 }
 
 /// What an earlier run has kept.
@@ -284,6 +314,62 @@ impl Book {
     /// The instances that have to do with a name of a zone.
     pub fn explain(&self, zone: &Name, owner: &Name) -> Vec<Instance> {
         self.roster.explain_name(zone, owner).into_iter().map(Instance::from).collect()
+    }
+
+    /// Everything about one instance; none if it is unknown.
+    pub fn instance(&self, vm: Uuid) -> Option<Detail> {
+        let mut found = self.roster.explain(vm)?;
+        let report = found.report.map(|report| Report {
+            status: if report.health == Health::Up { "up" } else { "down" },
+            until: report.until.map(seconds),
+            lapsed: report.is_lapsed,
+        });
+        let mut zones: Vec<Name> = found.names.iter().map(|(zone, _)| zone.clone()).collect();
+        zones.dedup();
+        let heard = SystemTime::now().checked_sub(self.heard.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let heard = heard.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        Some(Detail {
+            owner: found.owner.map(|owner| owner.to_string()),
+            login: found.login.take().map(String::from),
+            first: found.undecided.map_or_else(|| found.reasons.clone(), |(reason, _)| vec![reason]),
+            report,
+            addressed: std::mem::take(&mut found.addressed),
+            zones,
+            heard: i64::try_from(heard).unwrap_or(i64::MAX),
+            instance: Instance::from(found),
+        })
+    }
+
+    /// The names below which an account's services and instances on these networks would stand.
+    pub fn suffixes(&self, owner: Uuid, networks: &[Uuid]) -> Result<Vec<Name>, Unknown> {
+        self.roster.suffixes(owner, networks)
+    }
+
+    /// The login of an account; none if it is unknown.
+    pub fn login(&self, account: Uuid) -> Option<Box<str>> {
+        self.roster.login(account)
+    }
+
+    //--- Orders ---
+
+    /// Takes a report on an instance. False: no such instance.
+    pub fn report(&mut self, vm: Uuid, health: Health, ttl: Option<Duration>, now: Moment) -> bool {
+        self.roster.report(vm, health, ttl, now)
+    }
+
+    /// Withdraws the report on an instance. False: there was none.
+    pub fn withdraw_report(&mut self, vm: Uuid, now: Moment) -> bool {
+        self.roster.withdraw_report(vm, now)
+    }
+
+    /// Forgets an instance and all its records. False: no such instance.
+    pub fn forget(&mut self, vm: Uuid, now: Moment) -> bool {
+        self.roster.forget(vm, now)
+    }
+
+    /// Ends all holds at the name of a service. Returns their number.
+    pub fn release(&mut self, name: &Name, now: Moment) -> usize {
+        self.roster.release(name, now)
     }
 
     //--- Keeping ---

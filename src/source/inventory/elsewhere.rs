@@ -57,8 +57,11 @@ impl Found {
     }
 }
 
-/// Asks all secondaries of zones for their serials.
-pub async fn ask<'z>(zones: impl IntoIterator<Item = (&'z Name, &'z [Server])>) -> HashMap<Name, Found> {
+/// Asks all secondaries of zones for their serials, and tells `each` one that it is told.
+pub async fn ask<'z>(
+    zones: impl IntoIterator<Item = (&'z Name, &'z [Server])>,
+    each: impl Fn(SocketAddr, &Name, Serial),
+) -> HashMap<Name, Found> {
     let mut found: HashMap<Name, Found> = HashMap::new();
     let mut questions = Vec::new();
     for (zone, servers) in zones {
@@ -72,6 +75,9 @@ pub async fn ask<'z>(zones: impl IntoIterator<Item = (&'z Name, &'z [Server])>) 
     while let Some((said, zone, address)) = answers.next().await {
         if let Some(found) = found.get_mut(&zone) {
             found.note(address, said);
+        }
+        if let Some(Some(serial)) = said {
+            each(address, &zone, serial);
         }
     }
     found
@@ -102,7 +108,9 @@ pub async fn watch(shared: &Arc<Shared>) {
         sleep_until(due).await;
         due += INTERVAL;
         let zones = plan.apexes().filter(|(_, apex)| !apex.secondaries.is_empty());
-        let found = ask(zones.map(|(zone, apex)| (zone, &apex.secondaries[..]))).await;
+        let peers = &shared.facilities.metrics.peers;
+        let note = |address: SocketAddr, zone: &Name, serial| peers.note_serial(address.ip(), zone, serial);
+        let found = ask(zones.map(|(zone, apex)| (zone, &apex.secondaries[..])), note).await;
         let root = shared.facilities.publisher.load();
         let newer = found.iter().find_map(|(zone, found)| {
             let ours = root.get(zone)?.zone.as_ref()?.soa.serial;
@@ -161,13 +169,13 @@ mod tests {
         let servers = [Server::from(address)];
         let zone = zone();
         let found = tokio::select! {
-            found = ask([(&zone, &servers[..])]) => found,
+            found = ask([(&zone, &servers[..])], |_, _, _| ()) => found,
             () = refuse => unreachable!(),
         };
         assert_eq!(found[&zone], Found { newest: None, is_answered: true });
         // A port where nobody listens.
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let servers = [Server::from(free)];
-        assert_eq!(ask([(&zone, &servers[..])]).await[&zone], Found::default());
+        assert_eq!(ask([(&zone, &servers[..])], |_, _, _| ()).await[&zone], Found::default());
     }
 }

@@ -138,6 +138,7 @@ impl Task {
                     None => return Err(Ended),
                 },
                 () = self.shared.inbox.rung() => self.take_call(),
+                () = self.shared.own.orders.rung() => self.take_orders().await?,
                 () = sleep_until(due.unwrap_or(clock)), if due.is_some() => self.look_again(),
                 () = sleep_until(clock) => self.pass_time().await?,
                 () = self.shared.facilities.updates.closed() => return Err(Ended),
@@ -244,7 +245,7 @@ impl Task {
             let zones: Vec<_> = zones.map(|(zone, apex)| (zone, &apex.secondaries[..])).collect();
             drop(root);
             let found = tokio::select! {
-                found = elsewhere::ask(zones) => found,
+                found = elsewhere::ask(zones, |_, _, _| ()) => found,
                 () = self.shared.facilities.updates.closed() => return Err(Ended),
             };
             let mut silent = Vec::new();
@@ -295,6 +296,15 @@ impl Task {
         if kind == Some(WakeKind::Retransfer { accept: true }) {
             self.accept = Some(self.order);
         }
+    }
+
+    /// Carries out the orders about single instances that wait, publishes what they change, and answers them.
+    async fn take_orders(&mut self) -> Result<(), Ended> {
+        let (now, shared) = (self.clock.now(), self.shared.clone());
+        let settling = self.with_book(|book| shared.own.orders.carry_out(book, now));
+        self.publish("an order").await?;
+        settling.answer();
+        Ok(())
     }
 
     /// Asks the feeder for a reading.

@@ -2,8 +2,8 @@
 //!
 //! Cost: O(reasons + groups with holds) for counts, O(names) to explain an instance.
 
-use super::{GroupKey, Instance, Known, Members, Roster};
-use crate::contribution::Place;
+use super::{GroupKey, Instance, Known, Members, Reported, Roster};
+use crate::contribution::{Place, Role};
 use crate::model::{Moment, Uuid};
 use crate::verdict::Reason;
 use std::collections::{BTreeMap, HashMap};
@@ -58,8 +58,12 @@ pub struct Explanation {
     /// The rule by which it cannot be judged, and since when.
     pub undecided: Option<(&'static str, Moment)>,
     pub services: Vec<Membership>,
+    /// Its last report on itself, if that counts.
+    pub report: Option<Reported>,
     /// Zones with the owner names that it has there.
     pub names: Vec<(Name, Name)>,
+    /// Owner names in forward zones that have its addresses: its own, and those of services that it is in.
+    pub addressed: Vec<Name>,
 }
 
 /// Membership of an instance in a service.
@@ -166,15 +170,26 @@ impl Roster {
     pub fn explain(&self, vm: Uuid) -> Option<Explanation> {
         let instance = self.vms.get(&vm)?;
         let published = instance.published.as_deref();
-        let mut names = Vec::new();
+        let (mut names, mut addressed) = (Vec::new(), Vec::new());
         if let Some(published) = published {
-            published.names(&self.config, vm, |place, name, _| match place {
-                Place::Forward(zone) => names.push((self.config.forward[usize::from(zone)].origin.clone(), name)),
+            let is_in = |service: u8| published.services.get(usize::from(service)).is_some_and(|offer| offer.is_in);
+            published.names(&self.config, vm, |place, name, role| match place {
+                Place::Forward(zone) => {
+                    let has_address = match role {
+                        Role::Instance(_) => true,
+                        Role::Service(service, _) | Role::Bare(service) => is_in(service),
+                        Role::Challenge | Role::Cmon | Role::Ptr(_) => false,
+                    };
+                    addressed.extend(has_address.then(|| name.clone()));
+                    names.push((self.config.forward[usize::from(zone)].origin.clone(), name));
+                }
                 Place::Reverse(zone) => names.push((zone, name)),
             });
         }
         names.sort_by(|a, b| a.0.canonical_cmp(&b.0).then_with(|| a.1.canonical_cmp(&b.1)));
         names.dedup();
+        addressed.sort_by(Name::canonical_cmp);
+        addressed.dedup();
         let services = published.iter().flat_map(|published| {
             let owner = published.owner;
             published.services.iter().map(move |offer| (owner, offer))
@@ -202,7 +217,9 @@ impl Roster {
             all_reasons: instance.all.words(),
             undecided: instance.undecided.map(|(reason, since)| (reason.word(), since)),
             services: services.collect(),
+            report: self.reported(vm),
             names,
+            addressed,
         })
     }
 

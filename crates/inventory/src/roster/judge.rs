@@ -17,8 +17,8 @@ use std::net::IpAddr;
 #[derive(Debug, Default)]
 pub(super) struct ZoneScope {
     /// All networks that no zone names.
-    has_rest: bool,
-    networks: HashSet<Uuid>,
+    pub(super) has_rest: bool,
+    pub(super) networks: HashSet<Uuid>,
 }
 
 /// What an instance would publish, labels and damping aside.
@@ -320,7 +320,7 @@ impl Roster {
 }
 
 /// An element, unless it is gone.
-fn known<E>(known: &Known<E>) -> Option<&E> {
+pub(super) fn known<E>(known: &Known<E>) -> Option<&E> {
     (!known.gone).then_some(&known.element)
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Cost: O(octets of what is written or read).
 
-use super::{GroupKey, Health, Instance, Known, Latest, Node, Report, Roster, Spot, Use, Wake};
+use super::{GroupKey, Health, Instance, Known, Node, Report, Roster, Spot, Use};
 use crate::config::Config;
 use crate::contribution::Published;
 use crate::damping::Remains;
@@ -263,12 +263,8 @@ impl Roster {
                 let Ok(kept) = serde_json::from_str::<KeptReport>(value) else { return false };
                 let ttl = kept.ttl_ms.map(Duration::from_millis);
                 // Each TTL begins anew: nobody could report while nobody listened.
-                let until = ttl.map(|ttl| now.plus(ttl));
-                if let Some(until) = until {
-                    self.wakes.push(Latest((until, Wake::Vm(vm))));
-                }
                 let health = if kept.up { Health::Up } else { Health::Down };
-                self.reports.insert(vm, Report { health, ttl, until });
+                self.put_report(vm, Report { health, ttl, until: ttl.map(|ttl| now.plus(ttl)) });
                 true
             }
             "label" => match value.map(serde_json::from_str) {

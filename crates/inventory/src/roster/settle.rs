@@ -373,7 +373,7 @@ impl Roster {
     }
 
     /// The label of an account's login; none if it is another's.
-    fn own_login(&self, owner: Uuid) -> Result<Option<Box<str>>, Reason> {
+    pub(super) fn own_login(&self, owner: Uuid) -> Result<Option<Box<str>>, Reason> {
         let account = self.accounts.get(&owner).filter(|_| self.config.use_login);
         let Some(label) = account.and_then(|known| self.login_label(&known.element)) else { return Ok(None) };
         if self.label_owners.get(&label) == Some(&owner) { Ok(Some(label)) } else { Err(Reason::LoginConflict) }
