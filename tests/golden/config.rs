@@ -88,6 +88,9 @@ const KEY: &str =
 const TREE: &str = "[zones.\"t.example\"]\nzookeeper = \"192.0.2.1\"\n";
 const FETCHED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]\nurl = \"https://192.0.2.1/\"\n\
     token_file = \"t\"\nca = \"ca.pem\"\n";
+const DIRECTED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i.triton]\nvmapi = \"http://192.0.2.1\"\n\
+    cnapi = \"http://192.0.2.1\"\nnapi = \"http://192.0.2.1\"\n\
+    ufds = { address = \"ldaps://192.0.2.1\", password_file = \"p\", ca = \"ca.pem\" }\n";
 const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
 const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
@@ -106,7 +109,7 @@ fn disk_text() -> String {
     let wrong =
         "10.0.0.0/8\n  10.0.0.1/8 # host\n::ffff:10.0.0.0/104\n10.0.0.0/8 10.1.0.0/16\n\"10.2.0.0/16\",\n10.3.0.0/33";
     let twice = "10.1.0.0/16\n # \n 10.0.0.0/9\n10.1.0.0/16\n";
-    let cases: [OnDisk; 26] = [
+    let cases: [OnDisk; 28] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("no files of TLS", &[], tls),
@@ -130,6 +133,8 @@ fn disk_text() -> String {
         ("a folder for a secret", &[], "digest = \".\"\n"),
         ("a token of two words", &[("t", "one two\n", 0o600), ("ca.pem", "", 0o644)], FETCHED),
         ("no token and no authority", &[], FETCHED),
+        ("a password of two lines", &[("p", "one\ntwo\n", 0o600), ("ca.pem", "", 0o644)], DIRECTED),
+        ("a password that strangers can read", &[("p", "secret\n", 0o644)], DIRECTED),
         ("no file of prefixes", &[], CLIENTS),
         ("a folder for a file of prefixes", &[], FOLDER_OF_CLIENTS),
         ("a file without prefixes", &[("a", "# none\n\n  \n", 0o644), ("b", "", 0o644)], CLIENTS),
