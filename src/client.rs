@@ -10,11 +10,15 @@
 //!
 //! Cost: a round trip or two; the library sends a lost datagram again within the time it has.
 //!
-//! Parts: `http` the client of services that speak HTTP.
+//! Parts: `http` and `ldap` the clients of services that speak HTTP and LDAP, `stream` their connections, `tls` whom they
+//! believe.
 //!
 //! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS), 7871 (EDNS Client Subnet), 8945 section 5.4 (TSIG).
 
 pub mod http;
+pub mod ldap;
+pub mod stream;
+pub mod tls;
 
 use crate::metrics::{RCODES, unix_seconds};
 use hickory_client::NetError;

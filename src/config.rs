@@ -43,6 +43,7 @@ mod steering_plan;
 mod transfer;
 mod trees;
 mod triton;
+mod ufds;
 mod united;
 mod urls;
 mod zones;

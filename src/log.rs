@@ -30,12 +30,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// Libraries whose ordinary lines no operator wants, and what is left of them. That of ZooKeeper warns of what we tell
-/// in our own words.
-const QUIET: [(&str, &str); 4] = [
+/// in our own words, and so does that of LDAP, with all that a server has sent.
+const QUIET: [(&str, &str); 5] = [
     ("hickory_server", "warn"),
     ("hickory_net", "warn"),
     ("tokio_cron_scheduler", "warn"),
     ("zookeeper_client", "error"),
+    ("ldap3_proto", "off"),
 ];
 
 /// Time for which the end of a process waits for whoever reads its log.
@@ -152,9 +153,10 @@ fn install(filter: &str, lines: Lines) -> Result<LogHandle, LogError> {
 /// Puts the quiet libraries in front of a filter, whose own directives win.
 fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
     let mut text = String::new();
-    // A level below warnings already says less.
-    if !matches!(filter, "off" | "error") {
-        QUIET.iter().for_each(|(library, level)| text.push_str(&format!("{library}={level},")));
+    // A level below warnings already says less of most.
+    let is_less = matches!(filter, "off" | "error");
+    for (library, level) in QUIET.iter().filter(|(_, level)| !is_less || *level == "off") {
+        text.push_str(&format!("{library}={level},"));
     }
     text.push_str(filter);
     EnvFilter::builder().parse(text).map_err(|error| LogError::Filter(filter.to_string(), error))
@@ -179,6 +181,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(target: "hickory_server::server", "x");
             tracing::info!(target: "hickory_server::server", "x");
+            tracing::error!(target: "ldap3_proto", "x");
             tracing::info!(target: "aggregator::daemon", "x");
             tracing::debug!(target: "aggregator::daemon", "x");
         });
@@ -191,6 +194,7 @@ mod tests {
         assert_eq!(passed("info"), ["hickory_server::server WARN", "aggregator::daemon INFO"]);
         assert_eq!(passed("error"), [""; 0]);
         assert_eq!(passed("off"), [""; 0]);
+        assert_eq!(passed("off,ldap3_proto=error"), ["hickory_server::server WARN", "ldap3_proto ERROR"]);
         let named = passed("warn,hickory_server=info,aggregator=debug");
         assert_eq!(
             named,

@@ -55,6 +55,7 @@ fn the_example_shows_every_key() {
             "[inventories.NAME] with url" => example["inventories"].get("us-south"),
             "[inventories.NAME] with triton" => example["inventories"].get("us-north"),
             "[inventories.NAME.triton]" => example["inventories"]["us-north"].get("triton"),
+            "[inventories.NAME.triton.ufds]" => example["inventories"]["us-north"]["triton"].get("ufds"),
             "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
             "[[zones.\"NAME\".openstack]]" => example["zones"]["mystack.example.com"]["openstack"].get(0),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
@@ -78,7 +79,9 @@ fn the_example_shows_every_key() {
         };
         let shown = shown.and_then(toml::Value::as_table).unwrap_or_else(|| panic!("{} is missing", table.path));
         for key in table.keys {
-            assert!(shown.contains_key(key.name), "{} {} is missing", table.path, key.name);
+            // A key that excludes another one, which is shown, stands in a comment beside that.
+            let stands_aside = key.name == "accounts" && EXAMPLE.contains("# In place of \"ufds\": accounts = ");
+            assert!(stands_aside || shown.contains_key(key.name), "{} {} is missing", table.path, key.name);
         }
     }
 }
@@ -100,6 +103,9 @@ fn the_defaults_of_the_schema_are_true() {
     let followed = "[zones.\"h.example\"]\ninventory = \"h\"\n[inventories.h]\n";
     let url = "\"http://192.0.2.1/\"";
     let triton = format!("[inventories.h.triton]\nvmapi = {url}\ncnapi = {url}\nnapi = {url}\naccounts = \"a.toml\"\n");
+    let directed = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i.triton]\n";
+    let directed = format!("{directed}vmapi = {url}\ncnapi = {url}\nnapi = {url}\n[inventories.i.triton.ufds]\n");
+    let directed = format!("{directed}address = \"ldaps://192.0.2.1\"\npassword_file = \"p\"\n");
     let own = "[zones.\"d.example\"]\nservices = \"\"\n";
     let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
     let mut spelled = ZONE.to_string();
@@ -117,6 +123,7 @@ fn the_defaults_of_the_schema_are_true() {
             "[inventories.NAME] with url" => fetched,
             "[inventories.NAME] with triton" => followed,
             "[inventories.NAME.triton]" => &triton,
+            "[inventories.NAME.triton.ufds]" => &directed,
             "[zones.\"NAME\"] with services" => own,
             "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
@@ -136,7 +143,7 @@ fn the_defaults_of_the_schema_are_true() {
     assert!(count > 30, "{count} defaults");
     let (plain, spelled) = (
         parse(&format!(
-            "{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{own}{service}"
+            "{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{directed}{own}{service}"
         )),
         parse(&spelled),
     );

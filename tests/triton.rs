@@ -1,6 +1,8 @@
 //! Zones that are made of what the services of a Triton datacenter know: they follow its change feed and its compute nodes,
 //! and lose nothing where services fail.
 
+#[path = "triton/directory.rs"]
+mod directory;
 mod harness;
 #[allow(dead_code)]
 #[path = "inventory/site.rs"]
@@ -9,6 +11,7 @@ mod site;
 use harness::*;
 use serde_json::{Value, json};
 use site::{Resolver, Site};
+use std::path::Path;
 use triton_double::{Cut, Double, Service};
 
 const OWNER: &str = "2c2457f2-0000-4000-8000-00000000000a";
@@ -40,8 +43,23 @@ struct Datacenter {
     _accounts: Folder,
 }
 
+/// An account that is in order.
+fn account(login: &str) -> Value {
+    json!({ "uuid": OWNER, "login": login, "triton_cns_enabled": "true", "approved_for_provisioning": "true" })
+}
+
 impl Datacenter {
+    /// Its accounts are in a file.
     fn start(vms: u8) -> Datacenter {
+        Datacenter::start_with(vms, |_, folder| {
+            let accounts = folder.join("accounts.json");
+            write_file(&accounts, &json!({ "accounts": [account("acme")] }).to_string());
+            format!("accounts = \"{}\"", accounts.display())
+        })
+    }
+
+    /// Its accounts come from where `accounts` says, in the words of the configuration.
+    fn start_with(vms: u8, accounts: impl FnOnce(&Double, &Path) -> String) -> Datacenter {
         let server = |uuid: &&str| {
             json!({ "uuid": uuid, "hostname": format!("cn-{uuid}"), "setup": true, "status": "running",
                     "last_boot": "2026-01-01T00:00:00.000Z", "last_heartbeat": null, "sysinfo": {} })
@@ -51,18 +69,14 @@ impl Datacenter {
             "servers": SERVERS.iter().map(server).collect::<Vec<Value>>(),
             "networks": [{ "uuid": NETWORK, "name": "external" }],
             "network_pools": [],
+            "accounts": [account("acme")],
         }));
         let double = double.expect("free ports");
         let folder = Folder::new();
-        let accounts = folder.subfolder("accounts").join("accounts.json");
-        let account = json!({ "uuid": OWNER, "login": "acme", "triton_cns_enabled": "true",
-                              "approved_for_provisioning": "true" });
-        write_file(&accounts, &json!({ "accounts": [account] }).to_string());
+        let accounts = accounts(&double, &folder.subfolder("accounts"));
         let [vmapi, cnapi, napi] = [Service::Vmapi, Service::Cnapi, Service::Napi].map(|service| double.url(service));
-        let source = format!(
-            "triton = {{ vmapi = \"{vmapi}\", cnapi = \"{cnapi}\", napi = \"{napi}\", accounts = \"{}\" }}\n",
-            accounts.display()
-        );
+        let source =
+            format!("triton = {{ vmapi = \"{vmapi}\", cnapi = \"{cnapi}\", napi = \"{napi}\", {accounts} }}\n");
         let site = Site::start_with(&source, "");
         let mut resolver = site.resolver();
         let numbers: Vec<u8> = (1..=vms).collect();

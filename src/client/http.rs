@@ -12,35 +12,26 @@
 //! RFCs: 9110 sections 8.8.3 and 13.1.2 (ETag, If-None-Match), 9112 section 6.3 (length of bodies), 6750 section 2.1
 //! (bearer tokens), 8446 (TLS).
 
+use super::stream::{Stream, dial};
+use super::tls::{Trust, connector};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, ETAG, HOST, HeaderValue, IF_NONE_MATCH, TRANSFER_ENCODING};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use socket2::{SockRef, TcpKeepalive};
+use rustls::pki_types::ServerName;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
 /// Connections that are kept for the next request.
 const MOST_IDLE: usize = 4;
-
-/// Time between two proofs that an idle connection still has another side.
-const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Faults of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,11 +86,6 @@ pub struct Endpoint {
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-/// Connection to an endpoint.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
 impl Endpoint {
     /// Reads a URL of the scheme `http` or `https`. Servers of the latter show a certificate that one of `ca` has signed,
     /// or one that the system trusts where there is none. An error says what is wrong with URL or certificates.
@@ -118,7 +104,7 @@ impl Endpoint {
             "http" => None,
             "https" => {
                 let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
-                Some((connector(ca)?, name))
+                Some((connector(ca.map_or(Trust::System, Trust::Listed))?, name))
             }
             other => return Err(format!("\"{other}\" is neither http nor https")),
         };
@@ -141,11 +127,7 @@ impl Endpoint {
 
     /// Opens a connection.
     pub async fn connect(&self) -> Result<Box<dyn Stream>, HttpError> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let stream = stream.map_err(|error| HttpError::Connect(error.to_string()))?;
-        // Requests are short and whole; there is nothing to gather.
-        stream.set_nodelay(true).map_err(|error| HttpError::Connect(error.to_string()))?;
-        watch(&stream).map_err(|error| HttpError::Connect(error.to_string()))?;
+        let stream = dial(&self.host, self.port).await.map_err(|error| HttpError::Connect(error.to_string()))?;
         match &self.tls {
             None => Ok(Box::new(stream)),
             Some((connector, name)) => {
@@ -154,39 +136,6 @@ impl Endpoint {
             }
         }
     }
-}
-
-/// Has the system end a connection whose other side acknowledges nothing, so that whoever only listens learns of it.
-fn watch(stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(2);
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(3 * KEEPALIVE))?;
-    Ok(())
-}
-
-/// Makes what TLS connections are made with.
-fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        Some(text) => {
-            for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-                let certificate = certificate.map_err(|error| error.to_string())?;
-                roots.add(certificate).map_err(|error| error.to_string())?;
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        return Err("there is no certificate of an authority; name a file with one".to_owned());
-    }
-    let builder =
-        ClientConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| error.to_string())?;
-    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()).into())
 }
 
 /// Body of requests, which is empty.

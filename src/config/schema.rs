@@ -18,6 +18,7 @@ use crate::config::steering::{OWN_STEERING, STEERING};
 use crate::config::transfer::TRANSFER;
 use crate::config::trees::{TREE, TREE_TLS};
 use crate::config::triton::TRITON;
+use crate::config::ufds::UFDS;
 use crate::config::united::{UNITED, UNITED_MEMBER};
 use settings::schema::{Key, Table, TableText, key};
 
@@ -50,7 +51,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 37] {
+pub fn tables() -> [TableText; 38] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -65,6 +66,7 @@ pub fn tables() -> [TableText; 37] {
         FETCHED.describe(),
         FOLLOWED.describe(),
         TRITON.describe(),
+        UFDS.describe(),
         MADE.describe(),
         SERVICES.describe(),
         OPENSTACK.describe(),

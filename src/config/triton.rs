@@ -2,8 +2,9 @@
 //!
 //! Cost: O(table).
 
+use crate::config::ufds::read_ufds;
 use crate::config::urls::{read_ca, read_url};
-use crate::source::inventory::triton::TritonPlan;
+use crate::source::inventory::triton::{AccountsPlan, TritonPlan};
 use settings::fields::Fields;
 use settings::read::Reader;
 use settings::schema::{Kind, Table, key};
@@ -26,8 +27,13 @@ pub static TRITON: Table<Draft> = Table {
         key("vmapi", "", "URL of VMAPI, which has instances and the change feed").bound("URL"),
         key("cnapi", "", "URL of CNAPI, which has compute nodes").bound("URL"),
         key("napi", "", "URL of NAPI, which has networks").bound("URL"),
-        key("accounts", "", "file with the accounts: uuid, login, triton_cns_enabled, approved_for_provisioning")
-            .takes(Kind::Path(|draft, path| draft.accounts = Some(path))),
+        key("ufds", "", "the directory with the accounts: [inventories.NAME.triton.ufds]").bound("table"),
+        key(
+            "accounts",
+            "",
+            "instead, a file with the accounts: uuid, login, triton_cns_enabled, approved_for_provisioning",
+        )
+        .takes(Kind::Path(|draft, path| draft.accounts = Some(path))),
         key("ca", "", "PEM file with the certificates that sign those of https; default: those of the system")
             .bound("path"),
         key("list_every", r#""5m""#, "how often all instances are listed, whatever the change feed tells")
@@ -43,10 +49,27 @@ pub fn read_triton(reader: &mut Reader<'_>, node: &Node, place: &str, touch_disk
     let vmapi = service(reader, &fields, node, &place, "vmapi");
     let cnapi = service(reader, &fields, node, &place, "cnapi");
     let napi = service(reader, &fields, node, &place, "napi");
-    fields.need(reader, "accounts", node.at, format!("{place} lacks \"accounts\"; write the path of a file"));
     let ca = fields.read(reader, "ca", |r, key, node| read_ca(r, key, node, touch_disk));
-    let accounts = draft.accounts?;
-    Some(TritonPlan { vmapi: vmapi?, cnapi: cnapi?, napi: napi?, accounts, ca, list_every: draft.list_every })
+    let ufds = fields.read(reader, "ufds", |r, _, node| read_ufds(r, node, &place, touch_disk));
+    let accounts = match (fields.entry("ufds"), fields.lacks("accounts")) {
+        (Some(entry), false) => {
+            reader.refuse(entry.key_at, format!("{place} has \"accounts\" and \"ufds\"; remove one of them"))
+        }
+        (Some(_), true) => ufds.map(AccountsPlan::Ufds),
+        (None, _) => {
+            let advice = "write [inventories.NAME.triton.ufds] or \"accounts\"";
+            fields.need(reader, "accounts", node.at, format!("{place} has accounts from nowhere; {advice}"));
+            draft.accounts.map(AccountsPlan::File)
+        }
+    };
+    Some(TritonPlan {
+        vmapi: vmapi?,
+        cnapi: cnapi?,
+        napi: napi?,
+        accounts: accounts?,
+        ca,
+        list_every: draft.list_every,
+    })
 }
 
 /// Reads the URL of a service, which must be there.

@@ -90,6 +90,9 @@ const FETCHED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]
     token_file = \"t\"\nca = \"ca.pem\"\n";
 const SERVED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]\nfile = \"i.toml\"\n\
     api = \"127.0.0.1\"\napi_tokens = \"t\"\n";
+const DIRECTED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i.triton]\nvmapi = \"http://192.0.2.1\"\n\
+    cnapi = \"http://192.0.2.1\"\nnapi = \"http://192.0.2.1\"\n\
+    ufds = { address = \"ldaps://192.0.2.1\", password_file = \"p\", ca = \"ca.pem\" }\n";
 const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
 const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
@@ -109,7 +112,7 @@ fn disk_text() -> String {
         "10.0.0.0/8\n  10.0.0.1/8 # host\n::ffff:10.0.0.0/104\n10.0.0.0/8 10.1.0.0/16\n\"10.2.0.0/16\",\n10.3.0.0/33";
     let twice = "10.1.0.0/16\n # \n 10.0.0.0/9\n10.1.0.0/16\n";
     let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
-    let cases: [OnDisk; 28] = [
+    let cases: [OnDisk; 30] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("no files of TLS", &[], tls),
@@ -135,6 +138,8 @@ fn disk_text() -> String {
         ("no token and no authority", &[], FETCHED),
         ("no tokens of an interface", &[("t", "0123456789abcdef *\n", 0o644)], SERVED),
         ("tokens that are none", &[("t", lines, 0o600)], SERVED),
+        ("a password of two lines", &[("p", "one\ntwo\n", 0o600), ("ca.pem", "", 0o644)], DIRECTED),
+        ("a password that strangers can read", &[("p", "secret\n", 0o644)], DIRECTED),
         ("no file of prefixes", &[], CLIENTS),
         ("a folder for a file of prefixes", &[], FOLDER_OF_CLIENTS),
         ("a file without prefixes", &[("a", "# none\n\n  \n", 0o644), ("b", "", 0o644)], CLIENTS),

@@ -24,7 +24,7 @@ const PAGE: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Call {
     pub service: Service,
-    /// Path with its parameters, decoded.
+    /// Path with its parameters, decoded; of UFDS the base of the search and its filter.
     pub path: String,
     pub at: Instant,
 }
@@ -89,6 +89,8 @@ pub async fn answer(
             Service::Vmapi => vmapi(&shared, &path, &parameters),
             Service::Cnapi => cnapi(&shared.datacenter.lock(), &path, &parameters),
             Service::Napi => napi(&shared.datacenter.lock(), &path, &parameters),
+            // It speaks LDAP.
+            Service::Ufds => missing("no HTTP"),
         }
     };
     if !delay.is_zero() {
@@ -140,6 +142,7 @@ fn vmapi(shared: &Shared, path: &str, parameters: &BTreeMap<String, String>) -> 
     let mut datacenter = shared.datacenter.lock();
     if let Some(change) = change {
         change(&mut datacenter);
+        datacenter.directory.write_log();
         let items = datacenter.take_items();
         let mut switches = shared.switches.lock();
         shared.feeds.lock().feed(items, &mut switches);

@@ -4,6 +4,7 @@
 //!
 //! Cost: an instance O(log instances), everything else O(its array).
 
+use crate::directory::Directory;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -21,7 +22,7 @@ const SUB_RESOURCES: [&str; 9] = [
     "tags",
 ];
 
-/// Instances, compute nodes, networks, pools and NICs.
+/// Instances, compute nodes, networks, pools, NICs and accounts.
 #[derive(Default)]
 pub struct Datacenter {
     vms: BTreeMap<String, Value>,
@@ -35,6 +36,8 @@ pub struct Datacenter {
     pub network_pools: Vec<Value>,
     /// NICs that instances do not describe themselves.
     pub nics: Vec<Value>,
+    /// Accounts, as UFDS has them, and their changes.
+    pub directory: Directory,
 }
 
 /// Item of the feed before it is text.
@@ -66,6 +69,7 @@ impl Datacenter {
             networks: array("networks"),
             network_pools: array("network_pools"),
             nics: array("nics"),
+            directory: Directory::new(array("accounts")),
         }
     }
 

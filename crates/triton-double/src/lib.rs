@@ -1,25 +1,30 @@
-//! A Triton datacenter's services for tests: VMAPI with its change feed, CNAPI and NAPI, over one mutable inventory.
+//! A Triton datacenter's services for tests: VMAPI with its change feed, CNAPI, NAPI and UFDS, over one mutable inventory.
 //!
 //! [`Double::start`] takes an inventory under the services' own field names (arrays `vms`, `servers`, `networks`,
-//! `network_pools`, `nics`) and serves it as the services do: pages in descending order of UUIDs, markers, counts,
-//! `ResourceNotFound`, and a feed that forgets what nobody listened to. [`Double::edit`] changes the inventory and feeds
-//! the changes; the other methods are the switches, one for each way in which the services fail.
+//! `network_pools`, `nics`, `accounts`) and serves it as the services do: pages in descending order of UUIDs, markers, counts,
+//! `ResourceNotFound`, a feed that forgets what nobody listened to, and a log of what changed of accounts. [`Double::edit`] changes
+//! the inventory and feeds the changes; the other methods are the switches, one for each way in which the services fail.
 //!
 //! Invariants: an answer shows the inventory at one moment; an item is fed after the change that it tells of; all that
 //! the double has runs on its own thread and ends with the [`Double`].
 //!
-//! Parts: `datacenter` the inventory, `answers` requests and their answers, `feed` the change feed, `switches` the faults.
+//! Parts: `datacenter` the inventory, `answers` requests and their answers, `feed` the change feed, `directory`
+//! the accounts, `ldap` searches of them, `switches` the faults.
 //!
 //! Cost: a page O(log VMs + its size) without a filter, O(VMs) with one; an edit O(the VMs that it touches).
 
 mod answers;
 mod datacenter;
+mod directory;
 mod feed;
+mod ldap;
 mod switches;
 
 pub use answers::Call;
 pub use datacenter::Datacenter;
+pub use directory::{Change, Directory};
 pub use feed::Cut;
+pub use ldap::{BIND_DN, PASSWORD};
 pub use switches::Service;
 
 use feed::Feeds;
@@ -35,12 +40,13 @@ use std::time::Duration;
 use switches::Switches;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 
 /// The services of one datacenter, each at a port of its own on 127.0.0.1, until this is dropped.
 pub struct Double {
     shared: Arc<Shared>,
     runtime: Option<Runtime>,
-    addresses: [SocketAddr; 3],
+    addresses: [SocketAddr; 4],
 }
 
 /// What the tests' thread and the services see.
@@ -49,6 +55,8 @@ struct Shared {
     feeds: Mutex<Feeds>,
     switches: Mutex<Switches>,
     calls: Mutex<Vec<Call>>,
+    /// Number of times that connections to UFDS were cut.
+    cuts: watch::Sender<u64>,
 }
 
 impl Double {
@@ -59,9 +67,10 @@ impl Double {
             feeds: Mutex::default(),
             switches: Mutex::default(),
             calls: Mutex::default(),
+            cuts: watch::Sender::new(0),
         });
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("double").build()?;
-        let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); 3];
+        let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); 4];
         for (address, service) in addresses.iter_mut().zip(Service::ALL) {
             let listener = std::net::TcpListener::bind(*address)?;
             listener.set_nonblocking(true)?;
@@ -75,7 +84,8 @@ impl Double {
 
     /// Base URL of a service.
     pub fn url(&self, service: Service) -> String {
-        format!("http://{}", self.address(service))
+        let scheme = if service == Service::Ufds { "ldap" } else { "http" };
+        format!("{scheme}://{}", self.address(service))
     }
 
     /// Address of a service.
@@ -87,6 +97,7 @@ impl Double {
     pub fn edit<R>(&self, change: impl FnOnce(&mut Datacenter) -> R) -> R {
         let mut datacenter = self.shared.datacenter.lock();
         let result = change(&mut datacenter);
+        datacenter.directory.write_log();
         let items = datacenter.take_items();
         // The lock is held until the items are on their way, so that they keep the order of the changes.
         let mut switches = self.shared.switches.lock();
@@ -104,12 +115,12 @@ impl Double {
         self.shared.switches.lock().of(service).refuses = refuses;
     }
 
-    /// Answers the next `requests` of a service with 500.
+    /// Answers the next `requests` of a service with 500, those of UFDS with an error.
     pub fn fail(&self, service: Service, requests: u32) {
         self.shared.switches.lock().of(service).failures = requests;
     }
 
-    /// Answers 500 to each request of a service whose path begins with `path`, until it is called with none.
+    /// Answers so each request of a service whose path begins with `path`, until it is called with none.
     pub fn fail_path(&self, service: Service, path: Option<&str>) {
         self.shared.switches.lock().of(service).failing_path = path.map(str::to_owned);
     }
@@ -142,6 +153,11 @@ impl Double {
     /// Ends every connection of the feed, in one of the ways in which they end.
     pub fn cut_feeds(&self, cut: Cut) {
         self.shared.feeds.lock().cut(cut);
+    }
+
+    /// Ends every connection to UFDS without a word.
+    pub fn cut_directory(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// Sends every listener a frame as it is.
@@ -178,6 +194,10 @@ impl Drop for Double {
 async fn listen(shared: Arc<Shared>, service: Service, listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = shared.clone();
+        if service == Service::Ufds {
+            tokio::spawn(ldap::serve(shared, stream));
+            continue;
+        }
         tokio::spawn(async move {
             let answer = service_fn(|request| answers::answer(shared.clone(), service, request));
             // A client that went away is no fault of the double.

@@ -5,16 +5,17 @@
 use crate::datacenter::Datacenter;
 use std::time::Duration;
 
-/// The services that speak HTTP.
+/// The services: three that speak HTTP, and a directory that speaks LDAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Vmapi,
     Cnapi,
     Napi,
+    Ufds,
 }
 
 impl Service {
-    pub(crate) const ALL: [Service; 3] = [Service::Vmapi, Service::Cnapi, Service::Napi];
+    pub(crate) const ALL: [Service; 4] = [Service::Vmapi, Service::Cnapi, Service::Napi, Service::Ufds];
 
     pub(crate) fn index(self) -> usize {
         self as usize
@@ -27,7 +28,7 @@ type Change = Box<dyn FnOnce(&mut Datacenter) + Send>;
 /// Faults of all services.
 #[derive(Default)]
 pub struct Switches {
-    services: [ServiceSwitches; 3],
+    services: [ServiceSwitches; 4],
     pub most_on_page: Option<usize>,
     pub between_pages: Option<Change>,
     pub items_to_drop: u32,

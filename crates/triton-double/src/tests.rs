@@ -2,11 +2,14 @@
 
 use super::*;
 use futures_util::{SinkExt, StreamExt};
+use ldap3_proto::proto::{LdapBindCred, LdapBindRequest, LdapDerefAliases, LdapOp, LdapSearchRequest};
+use ldap3_proto::{LdapCodec, LdapFilter, LdapMsg, LdapResultCode, LdapSearchScope};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_util::codec::Framed;
 
 fn vm(number: usize) -> Value {
     json!({ "uuid": format!("11110000-0000-4000-8000-{number:012}"), "alias": format!("web{number}"), "state": "running",
@@ -131,4 +134,85 @@ async fn the_feed_begins_with_the_bootstrap_and_tells_of_changes() {
     double.cut_feeds(Cut::Drop);
     assert!(second.next().await.unwrap().is_err());
     assert_eq!(double.listeners(), 0);
+}
+
+/// A connection to the directory.
+struct Client {
+    framed: Framed<tokio::net::TcpStream, LdapCodec>,
+}
+
+impl Client {
+    async fn new(double: &Double, password: &str) -> (Client, LdapResultCode) {
+        let stream = tokio::net::TcpStream::connect(double.address(Service::Ufds)).await.unwrap();
+        let mut client = Client { framed: Framed::new(stream, LdapCodec::default()) };
+        let cred = LdapBindCred::Simple(password.to_owned());
+        let bind = LdapBindRequest { version: 3, dn: BIND_DN.to_owned(), cred };
+        client.framed.send(LdapMsg::new(1, LdapOp::BindRequest(bind))).await.unwrap();
+        let LdapOp::BindResponse(response) = client.framed.next().await.unwrap().unwrap().op else { panic!("no bind") };
+        (client, response.res.code)
+    }
+
+    /// First values of an attribute of all entries that are found, and how the search ended.
+    async fn search(&mut self, base: &str, filter: LdapFilter, attribute: &str) -> (Vec<String>, LdapResultCode) {
+        let search = LdapSearchRequest {
+            base: base.to_owned(),
+            scope: LdapSearchScope::OneLevel,
+            aliases: LdapDerefAliases::Never,
+            sizelimit: 2,
+            timelimit: 0,
+            typesonly: false,
+            filter,
+            attrs: vec![attribute.to_owned()],
+        };
+        self.framed.send(LdapMsg::new(2, LdapOp::SearchRequest(search))).await.unwrap();
+        let mut found = Vec::new();
+        loop {
+            match self.framed.next().await.unwrap().unwrap().op {
+                LdapOp::SearchResultEntry(entry) => {
+                    assert_eq!(entry.attributes.len(), 1);
+                    found.push(String::from_utf8(entry.attributes[0].vals[0].clone()).unwrap());
+                }
+                LdapOp::SearchResultDone(result) => return (found, result.code),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_directory_tells_accounts_and_logs_their_changes() {
+    let double = double();
+    let (mut stranger, code) = Client::new(&double, "guess").await;
+    assert_eq!(code, LdapResultCode::InvalidCredentials);
+    let equal = |login: &str| LdapFilter::Equality("login".to_owned(), login.to_owned());
+    let users = "ou=users, o=smartdc";
+    let since = |number: u64| LdapFilter::GreaterOrEqual("changenumber".to_owned(), number.to_string());
+    assert_eq!(stranger.search(users, equal("acme"), "uuid").await.1, LdapResultCode::InsufficentAccessRights);
+    let (mut client, code) = Client::new(&double, PASSWORD).await;
+    assert_eq!(code, LdapResultCode::Success);
+    let account = json!({ "uuid": "a0", "login": "acme", "triton_cns_enabled": true });
+    double.edit(|datacenter| datacenter.directory.count_from(999));
+    double.edit(|datacenter| datacenter.directory.put(account));
+    assert_eq!(client.search(users, equal("acme"), "triton_cns_enabled").await.0, ["true"]);
+    let present = LdapFilter::Present("objectclass".to_owned());
+    assert_eq!(client.search("cn=latestchangenumber", present, "count").await.0, ["1000"]);
+    double.edit(|datacenter| {
+        let account = datacenter.directory.account("a0");
+        account["login"] = json!("acme2");
+        account["approved_for_provisioning"] = json!("true");
+    });
+    double.edit(|datacenter| datacenter.directory.remove("a0"));
+    let (changes, code) = client.search("cn=changelog", since(1001), "changes").await;
+    assert_eq!(code, LdapResultCode::Success);
+    let operations: Value = serde_json::from_str(&changes[0]).unwrap();
+    let step = |operation: &str, name: &str, value: &str| json!({ "operation": operation, "modification": { "type": name, "vals": [value] } });
+    let expected = [step("add", "approved_for_provisioning", "true"), step("replace", "login", "acme2")];
+    assert_eq!(operations, json!(expected));
+    let (numbers, code) = client.search("cn=changelog", since(0), "changenumber").await;
+    assert_eq!((numbers, code), (vec!["999".to_owned(), "1000".to_owned()], LdapResultCode::SizeLimitExceeded));
+    assert_eq!(client.search(users, equal("acme2"), "uuid").await, (Vec::new(), LdapResultCode::Success));
+    double.fail_path(Service::Ufds, Some("cn=changelog"));
+    assert_eq!(client.search("cn=changelog", since(0), "changenumber").await.1, LdapResultCode::OperationsError);
+    double.cut_directory();
+    assert!(client.framed.next().await.is_none());
 }

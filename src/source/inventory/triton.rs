@@ -1,5 +1,5 @@
-//! The feeder of a Triton datacenter: instances from VMAPI, compute nodes from CNAPI, networks from NAPI, accounts from a
-//! file.
+//! The feeder of a Triton datacenter: instances from VMAPI, compute nodes from CNAPI, networks from NAPI, accounts from
+//! UFDS or a file.
 //!
 //! Everything is listed at the start, after each beginning of the change feed, and every few minutes; between, the feed
 //! tells which instances have changed, and these are asked for. What a listing lacks is asked for singly, and is gone
@@ -9,15 +9,19 @@
 //! removes nothing, and what failed is asked for until it is answered; a listing is complete when each of its instances,
 //! and everything that they need, was told or definitely denied; at most ten elements are asked for at once.
 //!
-//! Parts: `plan` what to do, `services` the calls, `elements` their JSON, `changefeed` the feed's connection, `frames` its
-//! frames, `queue` what is asked for singly, `accounts` the file of accounts, `follower` the steps in order, `sightings`
-//! what is known of each element, `identity` the name by which VMAPI knows the feeder.
+//! Parts: `plan` what to do, `services` the calls, `call_error` their faults, `elements` their JSON, `changefeed` the
+//! feed's connection, `frames` its frames, `queue` what is asked for singly, `accounts` the file of accounts, `ufds` the
+//! searches of the directory, `changelog` its change log, `follower` the steps in order, `sightings` what is known of
+//! each element, `identity` the name by which VMAPI knows the feeder.
 //!
 //! Cost: a listing a request for 1,000 instances; a change one request; every two seconds one for the compute nodes, and
-//! each minute one for 1,000 networks.
+//! each minute one for 1,000 networks; every five seconds one for the change log, and one for each account in the time
+//! between two listings.
 
 mod accounts;
+mod call_error;
 mod changefeed;
+pub mod changelog;
 pub mod elements;
 mod follower;
 pub mod frames;
@@ -26,8 +30,9 @@ pub mod plan;
 mod queue;
 mod services;
 mod sightings;
+pub mod ufds;
 
-pub use plan::TritonPlan;
+pub use plan::{AccountsPlan, TritonPlan, TrustPlan, UfdsPlan};
 
 use crate::source::inventory::feeder::{Event, Failure, Feed, Feeder};
 use follower::Follower;

@@ -13,15 +13,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause before the second look at a file that has changed.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// News of the file.
-pub type News = Result<Vec<Account>, Failure>;
+/// News of accounts.
+#[derive(Debug)]
+pub enum News {
+    /// These are all accounts.
+    All(Vec<Account>),
+    /// These may have changed, those that have come or gone among them.
+    Changed(Vec<Uuid>),
+    /// Any may have changed. The operator's account, if there is one, was read by a request that began then.
+    Missed { operator: Option<Account>, began: Instant },
+    /// Nobody knows whether any has changed.
+    Failed(Failure),
+}
 
 /// Follows a file until nobody listens. The same news are told once.
 pub async fn follow(path: PathBuf, told: mpsc::Sender<News>) {
@@ -34,9 +44,9 @@ pub async fn follow(path: PathBuf, told: mpsc::Sender<News>) {
                 sleep(SETTLE).await;
                 if look(&path).await == Ok(stamp) {
                     read_at = Some(stamp);
-                    let news = read(&path).await;
-                    failure = news.as_ref().err().cloned();
-                    if told.send(news).await.is_err() {
+                    let read = read(&path).await;
+                    failure = read.as_ref().err().cloned();
+                    if told.send(read.map_or_else(News::Failed, News::All)).await.is_err() {
                         return;
                     }
                 }
@@ -45,7 +55,7 @@ pub async fn follow(path: PathBuf, told: mpsc::Sender<News>) {
                 read_at = None;
                 if failure.as_ref() != Some(&gone) {
                     failure = Some(gone.clone());
-                    if told.send(Err(gone)).await.is_err() {
+                    if told.send(News::Failed(gone)).await.is_err() {
                         return;
                     }
                 }
@@ -64,7 +74,7 @@ async fn look(path: &Path) -> Result<Stamp, Failure> {
     Ok((metadata.len(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
-async fn read(path: &Path) -> News {
+async fn read(path: &Path) -> Result<Vec<Account>, Failure> {
     let text = tokio::fs::read_to_string(path).await;
     let text = text.map_err(|error| Failure::new("file", format!("{}: {error}", path.display())))?;
     parse(path, &text)
@@ -94,18 +104,22 @@ enum Flag {
 }
 
 impl Flag {
-    /// True if it is set, not empty and not exactly `false`.
     fn is_on(flag: Option<&Flag>) -> bool {
         match flag {
             None => false,
             Some(Flag::Bool(flag)) => *flag,
-            Some(Flag::Text(text)) => !text.is_empty() && **text != *"false",
+            Some(Flag::Text(text)) => is_on(Some(text)),
         }
     }
 }
 
+/// True if a flag is set, not empty and not exactly `false`.
+pub fn is_on(flag: Option<&str>) -> bool {
+    flag.is_some_and(|flag| !flag.is_empty() && flag != "false")
+}
+
 /// Reads the accounts of a file, which is TOML unless its name ends with `.json`.
-fn parse(path: &Path, text: &str) -> News {
+fn parse(path: &Path, text: &str) -> Result<Vec<Account>, Failure> {
     let faulty = |error: String| Failure::new("file", format!("{}: {}", path.display(), error.trim_end()));
     let is_json = path.extension().is_some_and(|extension| extension == "json");
     let file: Result<File, String> = if is_json {

@@ -2,7 +2,7 @@
 //!
 //! A connection that ends is followed by another one, after 2, 4, 8 and then 10 seconds. The server sends nothing by
 //! itself, so a connection is proved by what it answers: our heartbeats are octets that the system must see acknowledged
-//! (see `client::http`), and a server that has answered one ping must answer the others.
+//! (see `client::stream`), and a server that has answered one ping must answer the others.
 //!
 //! Invariants: every connection begins with [`Signal::Bootstrap`], or what it tells is ignored; signals keep the order of
 //! the frames; a frame that cannot be read ends the connection, since nobody knows what it would have told.
@@ -127,7 +127,7 @@ async fn run(services: &Services, instance: Uuid, signals: &mpsc::Sender<Signal>
 }
 
 /// Connection of the feed.
-type Socket = tokio_tungstenite::WebSocketStream<Box<dyn crate::client::http::Stream>>;
+type Socket = tokio_tungstenite::WebSocketStream<Box<dyn crate::client::stream::Stream>>;
 
 /// Opens a connection and asks for items.
 async fn open(services: &Services, instance: Uuid) -> Result<Socket, Failure> {

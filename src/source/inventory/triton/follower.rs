@@ -7,11 +7,13 @@
 //! Cost: see `triton`.
 
 use super::accounts::{self, News};
+use super::call_error::CallError;
 use super::changefeed::{self, Signal};
+use super::changelog;
 use super::elements;
-use super::plan::TritonPlan;
+use super::plan::{AccountsPlan, TritonPlan};
 use super::queue::Queue;
-use super::services::{CallError, One, Services};
+use super::services::Services;
 use super::sightings::{Kind, Sightings};
 use crate::source::inventory::feeder::{Event, Failure, Feed};
 use inventory::model::{Change, Element, Interface, Key, Mac, Nic, State, Uuid, Vm};
@@ -53,9 +55,7 @@ enum Outcome {
     /// A list of everything of a kind.
     List { list: List, began: Instant, result: Result<Vec<Value>, CallError> },
     /// One element.
-    One { key: Key, began: Instant, result: One },
-    /// An interface, from NAPI or by its tag and VLAN.
-    Nic { mac: Mac, began: Instant, result: Result<Option<Nic>, CallError> },
+    One { key: Key, began: Instant, result: Result<Option<Element>, CallError> },
 }
 
 /// What is listed again and again.
@@ -142,7 +142,11 @@ impl Follower {
         let (sender, signals) = mpsc::channel(1024);
         followers.spawn(changefeed::follow(services.clone(), instance, sender));
         let (sender, accounts) = mpsc::channel(1);
-        followers.spawn(accounts::follow(plan.accounts.clone(), sender));
+        if let Some(ufds) = services.ufds() {
+            followers.spawn(changelog::follow(ufds.clone(), sender));
+        } else if let AccountsPlan::File(path) = &plan.accounts {
+            followers.spawn(accounts::follow(path.clone(), sender));
+        }
         let timer = |list, every| Timer { list, every, due: now, is_running: false, was_read: false };
         Follower {
             services,
@@ -284,17 +288,15 @@ impl Follower {
     /// Asks for one element.
     fn ask(&mut self, key: Key) {
         let services = self.services.clone();
-        let Key::Nic(mac) = key else {
-            self.tasks.spawn(async move {
-                let began = Instant::now();
-                Outcome::One { key, began, result: services.one(key).await }
-            });
-            return;
-        };
-        let unclear = self.unclear.get(&mac).cloned();
+        let unclear = if let Key::Nic(mac) = key { self.unclear.get(&mac).cloned() } else { None };
         self.tasks.spawn(async move {
             let began = Instant::now();
-            Outcome::Nic { mac, began, result: ask_nic(&services, mac, unclear).await }
+            let result = match (key, services.ufds()) {
+                (Key::Nic(mac), _) => ask_nic(&services, mac, unclear).await.map(|nic| nic.map(Element::Nic)),
+                (Key::Account(uuid), Some(ufds)) => ufds.account(uuid).await.map(|found| found.map(Element::Account)),
+                _ => services.one(key).await.map(|value| value.and_then(|value| element(key, &value))),
+            };
+            Outcome::One { key, began, result }
         });
     }
 
@@ -304,13 +306,7 @@ impl Follower {
         match resume(outcome) {
             Some(Outcome::Page { listing, began, result }) => self.take_page(listing, began, result),
             Some(Outcome::List { list, began, result }) => self.take_list(list, began, result),
-            Some(Outcome::One { key, began, result }) => {
-                let result = result.map(|value| value.and_then(|value| element(key, &value)));
-                self.take_one(key, began, result);
-            }
-            Some(Outcome::Nic { mac, began, result }) => {
-                self.take_one(Key::Nic(mac), began, result.map(|nic| nic.map(Element::Nic)));
-            }
+            Some(Outcome::One { key, began, result }) => self.take_one(key, began, result),
             None => {}
         }
     }
@@ -333,9 +329,7 @@ impl Follower {
 
     fn take_accounts(&mut self, news: News) {
         match news {
-            Ok(accounts) => {
-                self.faults.remove(&Part::Accounts);
-                self.accounts_read = true;
+            News::All(accounts) => {
                 let began = Instant::now();
                 for account in accounts {
                     self.put(Element::Account(account), began);
@@ -344,10 +338,34 @@ impl Follower {
                     self.deny(key, began);
                 }
             }
-            Err(failure) => {
+            News::Changed(accounts) => {
+                for key in accounts.into_iter().map(Key::Account) {
+                    // Of the others no instance is.
+                    if self.sightings.knows(key) || self.queue.contains(key) {
+                        self.queue.push(key);
+                    }
+                }
+                self.queue.hurry(|key| matches!(key, Key::Account(_)));
+            }
+            News::Missed { operator, began } => {
+                if let Some(operator) = operator {
+                    self.put(Element::Account(operator), began);
+                }
+                for key in self.sightings.unseen_since(Kind::Account, began) {
+                    self.queue.push(key);
+                    self.awaited.insert(key);
+                }
+                self.queue.hurry(|key| matches!(key, Key::Account(_)));
+            }
+            News::Failed(failure) => {
+                // A file has all accounts or none; of a directory those are used that are kept.
+                self.accounts_read |= self.services.ufds().is_some();
                 self.faults.insert(Part::Accounts, failure);
+                return;
             }
         }
+        self.accounts_read = true;
+        self.faults.remove(&Part::Accounts);
     }
 
     fn take_page(&mut self, number: u64, began: Instant, result: Result<Vec<Value>, CallError>) {
@@ -379,6 +397,12 @@ impl Follower {
         for key in self.sightings.unseen_since(Kind::Vm, listing_began) {
             self.queue.push(key);
             self.awaited.insert(key);
+        }
+        // What the change log did not tell is found by asking now and then.
+        if self.services.ufds().is_some()
+            && let Some(since) = listing_began.checked_sub(self.plan.list_every)
+        {
+            self.sightings.unseen_since(Kind::Account, since).into_iter().for_each(|key| self.queue.push(key));
         }
         let took = listing_began.elapsed();
         let blind = BLIND_LISTING.max(took.saturating_mul(LISTINGS_TO_PAUSE));
@@ -460,6 +484,10 @@ impl Follower {
             Err(error) => {
                 self.last_failure = Some(error.failure(Services::name_of(key)));
                 self.queue.failed(key, Instant::now());
+                // An account that is kept is as good as told: UFDS may be away for long.
+                if matches!(key, Key::Account(_)) && self.sightings.has(key) {
+                    self.awaited.remove(&key);
+                }
                 return;
             }
         }
@@ -478,6 +506,7 @@ impl Follower {
             return self.deny(key, began);
         }
         let mut needs: Vec<Key> = vm.server.map(Key::Server).into_iter().collect();
+        needs.extend(vm.owner.filter(|_| self.services.ufds().is_some()).map(Key::Account));
         for interface in &vm.nics {
             needs.extend(interface.network.map(Key::Network));
             let is_unclear = interface.network.is_none() || interface.addresses.is_empty() && !interface.dynamic;
@@ -549,6 +578,9 @@ impl Follower {
             self.is_listed = false;
             self.was_listed = true;
             events.push(Event::Listed);
+            // Whatever was listed, of accounts that cannot be asked for nobody knows whether they have changed.
+            let failure = self.faults.get(&Part::Accounts).cloned();
+            events.extend(failure.map(|failure| Event::Failed { failure, again: None }));
         }
         let now = Instant::now();
         if self.proof <= now || were_faults && self.faults.is_empty() {
@@ -587,6 +619,7 @@ fn element(key: Key, value: &Value) -> Option<Element> {
         Key::Server(_) => elements::server(value).map(Element::Server),
         Key::Network(_) => elements::network(value),
         Key::NetworkPool(_) => elements::network_pool(value),
+        // These are no JSON, or are read elsewhere.
         Key::Nic(_) | Key::Account(_) => None,
     }
 }

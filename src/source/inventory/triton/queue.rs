@@ -103,6 +103,12 @@ impl Queue {
         self.later.insert((now + pause, key));
     }
 
+    /// Asks at once for those that failed, as far as `is_wanted` says so: what they failed for has passed.
+    pub fn hurry(&mut self, is_wanted: impl Fn(Key) -> bool) {
+        let wanted: Vec<Key> = self.later.iter().map(|(_, key)| *key).filter(|key| is_wanted(*key)).collect();
+        wanted.into_iter().for_each(|key| self.push(key));
+    }
+
     /// Time at which something is to be asked for again.
     pub fn next(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)
@@ -160,8 +166,10 @@ mod tests {
             at = queue.next().unwrap();
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        queue.push(key(1));
-        assert_eq!(queue.next(), None, "news of it are asked for at once");
+        queue.hurry(|_| false);
+        assert!(queue.next().is_some());
+        queue.hurry(|failed| failed == key(1));
+        assert_eq!(queue.next(), None, "it is asked for at once");
         assert_eq!(queue.take(at), Some(key(1)));
         queue.answered(key(1));
         assert_eq!((queue.failing(), queue.contains(key(1))), (0, false));

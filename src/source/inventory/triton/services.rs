@@ -1,16 +1,18 @@
-//! The calls of VMAPI, CNAPI and NAPI, and what can go wrong with them.
+//! The calls of VMAPI, CNAPI and NAPI.
 //!
 //! Invariants: an element is absent only if the service itself says so, with its own code; what anything between us and
 //! the service answers is an error. An answer about another element than the one asked for is an error, too.
 //!
 //! Cost: a request each, lists one for 1,000 elements.
 
+use super::call_error::CallError;
 use super::elements::{self, VM_FIELDS};
-use super::plan::TritonPlan;
+use super::plan::{AccountsPlan, TritonPlan};
+use super::ufds::Ufds;
 use crate::client::http::{Answer, Endpoint, Get, HttpClient, HttpError};
-use crate::source::inventory::feeder::Failure;
 use inventory::model::{Key, Mac, Uuid};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
@@ -21,35 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest answer that is taken.
 const LONGEST_ANSWER: u64 = 1 << 28;
 
-/// Fault of a call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    #[error("{0}")]
-    Http(#[from] HttpError),
-    #[error("answered with something else than the JSON that was expected: {0}")]
-    Malformed(String),
-    #[error("answered about {0}, which was not asked for")]
-    Another(String),
-    #[error("does not know /vms or /servers; look at the URL")]
-    NoService,
-}
-
-impl CallError {
-    /// The metric label.
-    pub fn label(&self) -> &'static str {
-        match self {
-            CallError::Http(error) => error.label(),
-            CallError::Malformed(_) | CallError::Another(_) => "malformed",
-            CallError::NoService => "status",
-        }
-    }
-
-    /// The failure of a service, by its name.
-    pub fn failure(&self, service: &str) -> Failure {
-        Failure::new(self.label(), format!("{service} {self}"))
-    }
-}
-
 /// Answer about one element: none if the service knows for certain that there is none.
 pub type One = Result<Option<Value>, CallError>;
 
@@ -58,6 +31,8 @@ pub struct Services {
     vmapi: HttpClient,
     cnapi: HttpClient,
     napi: HttpClient,
+    /// None where the accounts come from a file.
+    ufds: Option<Arc<Ufds>>,
 }
 
 impl Services {
@@ -65,7 +40,11 @@ impl Services {
     pub fn new(plan: &TritonPlan) -> Result<Services, String> {
         let ca = plan.ca.as_ref().map(|(_, text)| text.as_str());
         let client = |url: &Url| Ok::<_, String>(HttpClient::new(Endpoint::new(url, ca)?));
-        Ok(Services { vmapi: client(&plan.vmapi)?, cnapi: client(&plan.cnapi)?, napi: client(&plan.napi)? })
+        let ufds = match &plan.accounts {
+            AccountsPlan::File(_) => None,
+            AccountsPlan::Ufds(plan) => Some(Arc::new(Ufds::new(plan)?)),
+        };
+        Ok(Services { vmapi: client(&plan.vmapi)?, cnapi: client(&plan.cnapi)?, napi: client(&plan.napi)?, ufds })
     }
 
     /// Name of the service that is asked for an element.
@@ -107,7 +86,12 @@ impl Services {
         list(&self.napi, &format!("/networks?nic_tag={}&vlan_id={vlan_id}", escaped(nic_tag))).await
     }
 
-    /// One element.
+    /// The directory of accounts, if they come from there.
+    pub fn ufds(&self) -> Option<&Arc<Ufds>> {
+        self.ufds.as_ref()
+    }
+
+    /// One element that HTTP tells.
     pub async fn one(&self, key: Key) -> One {
         let (client, path) = match key {
             Key::Vm(uuid) => (&self.vmapi, format!("/vms/{uuid}")),

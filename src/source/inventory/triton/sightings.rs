@@ -104,6 +104,16 @@ impl Sightings {
         Some(&self.kinds[kind_of(key) as usize].get(&key)?.told.as_ref()?.0)
     }
 
+    /// True if an element was heard of, even if it was only that it is not there.
+    pub fn knows(&self, key: Key) -> bool {
+        self.kinds[kind_of(key) as usize].contains_key(&key)
+    }
+
+    /// True if an element is there as far as is known, or as it was kept from an earlier run.
+    pub fn has(&self, key: Key) -> bool {
+        self.kinds[kind_of(key) as usize].get(&key).is_some_and(|sighting| sighting.is_there)
+    }
+
     /// True if an element was never heard of, or is not known and was last asked for some time ago.
     pub fn is_wanted(&self, key: Key, now: Instant) -> bool {
         let last = self.kinds[kind_of(key) as usize].get(&key);
@@ -170,6 +180,7 @@ mod tests {
         assert!(sightings.see(pool(2), at(4)).is_some());
         assert_eq!(sightings.unseen_since(Kind::NetworkPool, at(5)), [key]);
         assert!(sightings.miss(key, at(5)) && sightings.see(pool(2), at(4)).is_none());
+        assert!(sightings.knows(key) && !sightings.has(key));
         assert!(!sightings.is_wanted(key, at(64)) && sightings.is_wanted(key, at(65)));
         assert!(sightings.see(pool(2), at(6)).is_some());
     }

@@ -10,6 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use triton_double::{Cut, Double, Service};
 
+mod ufds;
+
 /// Time for whatever a test waits for.
 const LIMIT: Duration = Duration::from_secs(60);
 const NETWORK: &str = "e0000000-0000-4000-8000-000000000001";
@@ -45,6 +47,13 @@ fn datacenter(vms: usize) -> Double {
     Double::start(&inventory).unwrap()
 }
 
+/// The plan of a feeder that follows a double.
+fn plan(double: &Double, accounts: AccountsPlan, list_every: Duration) -> TritonPlan {
+    let url = |service| double.url(service).parse().unwrap();
+    let (vmapi, cnapi, napi) = (url(Service::Vmapi), url(Service::Cnapi), url(Service::Napi));
+    TritonPlan { vmapi, cnapi, napi, accounts, ca: None, list_every }
+}
+
 /// State of an inventory that is fed.
 struct World {
     intake: Intake,
@@ -71,9 +80,10 @@ impl World {
         let text = "[[accounts]]\nuuid = \"2c2457f2-0000-4000-8000-00000000000a\"\nlogin = \"acme\"\n\
                     triton_cns_enabled = true\napproved_for_provisioning = true\n";
         std::fs::write(&accounts, text).unwrap();
-        let url = |service| double.url(service).parse().unwrap();
-        let (vmapi, cnapi, napi) = (url(Service::Vmapi), url(Service::Cnapi), url(Service::Napi));
-        let plan = TritonPlan { vmapi, cnapi, napi, accounts, ca: None, list_every };
+        World::follow(plan(double, AccountsPlan::File(accounts), list_every), known, folder)
+    }
+
+    fn follow(plan: TritonPlan, known: Vec<Key>, folder: tempfile::TempDir) -> World {
         let (feed, intake) = way();
         let feeder = tokio::spawn(TritonFeeder::new(plan, Uuid::from_u128(7), known).run(feed));
         World {
