@@ -108,6 +108,8 @@ const RULES: &[Key<InventoryDraft>] = &[
         .takes(Kind::Flag(|draft, choice| draft.rules.srv_weights = choice)),
     key("ttl", "30", "TTL of all records but those of the apex").takes(Kind::Ttl(|draft, ttl| draft.rules.ttl = ttl)),
     key("reverse", "[]", "prefixes whose reverse zones are made, too").bound("prefixes"),
+    key("accounting", "false", "whether metrics count the names of the 100 accounts that have the most")
+        .takes(Kind::Flag(|draft, choice| draft.accounting = choice)),
     key("serve_stale", r#""14d""#, "how long the last inventory is served when it cannot be read")
         .takes(Kind::PositiveDuration(|draft, age| draft.serve_stale = age)),
     key("shrink_share", "", "share of its elements below which an inventory is doubted; default: that of [transfer]")
@@ -156,6 +158,7 @@ pub struct InventoryDraft {
     serve_stale: Duration,
     shrink_share: f64,
     confirm_after: Duration,
+    accounting: bool,
     /// Zones that name it, with the keys of the first.
     forward: Vec<MadeZone>,
     ixfr: bool,
@@ -223,6 +226,7 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
         serve_stale: Duration::ZERO,
         shrink_share: limits.shrink_share,
         confirm_after: limits.confirm_after,
+        accounting: false,
         forward: Vec::new(),
         ixfr: true,
     };
@@ -367,7 +371,8 @@ impl<'n> Inventories<'n> {
                 sections.secondaries.admit(reader, &origin, fields.as_ref(), &place, draft.ixfr);
                 reverse.push(ReverseZone { origin, prefix, apex: apex.clone() });
             }
-            let InventoryDraft { name, rules, serve_stale, shrink_share, confirm_after, forward, .. } = draft;
+            let InventoryDraft { name, rules, serve_stale, shrink_share, confirm_after, accounting, forward, .. } =
+                draft;
             plans.extend(draft.feeder.map(|feeder| InventoryPlan {
                 name,
                 feeder,
@@ -377,6 +382,7 @@ impl<'n> Inventories<'n> {
                 serve_stale,
                 shrink_share,
                 confirm_after,
+                accounting,
             }));
         }
         plans

@@ -12,7 +12,7 @@
 //!
 //! Parts: `plan` what to do, `feeder` the way from feeders, `file`, `url` and `document` those of documents, `triton` that of a datacenter's services, `guard`
 //! documents that look wrong, `session` the steps in order, `book` what is known, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
-//! and `files` what outlives the task and the process, `account` and `status` what operators see.
+//! and `files` what outlives the task and the process, `account`, `status` and `survey` what operators see.
 //!
 //! Cost: O(document) for each one that is read; else O(what changes).
 
@@ -28,6 +28,7 @@ pub mod guard;
 pub mod plan;
 mod session;
 pub mod status;
+mod survey;
 pub mod triton;
 mod url;
 pub mod zones;
@@ -36,6 +37,7 @@ use book::Book;
 pub use book::{Instance, Membership};
 pub use plan::InventoryPlan;
 pub use status::InventoryStatus;
+pub use survey::{Survey, SurveyedAccount, SurveyedInstance, SurveyedService};
 
 use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use depot::{Depot, Slot};
@@ -111,5 +113,12 @@ impl Handle<Mirrored> {
     pub fn explain(&self, zone: &Name, name: &Name) -> Vec<Instance> {
         let book = self.shared.own.slot.book();
         book.as_ref().map(|book| book.explain(zone, name)).unwrap_or_default()
+    }
+
+    /// The accounts, services and instances with a part in their names, no more than `limit` of each; none before anything
+    /// is known. Waits for the task while that looks into the book.
+    pub fn survey(&self, part: &str, limit: usize) -> Option<Survey> {
+        let found = self.shared.own.slot.book().as_ref().map(|book| book.survey(part, limit))?;
+        Some(Survey::new(self.shared.plan.name.clone(), found))
     }
 }

@@ -15,6 +15,7 @@ mod index;
 mod judge;
 mod keep;
 mod settle;
+mod survey;
 
 use crate::config::Config;
 use crate::contribution::Published;
@@ -30,6 +31,7 @@ use index::Index;
 use std::cmp::Reverse as Latest;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::time::Duration;
+pub use survey::{AccountCounts, Found, ServiceCounts, Survey};
 use wire::name::Name;
 
 /// A forward zone's number and the label of a prefix: names of a service that share their members.

@@ -53,6 +53,9 @@ pub struct Membership {
     pub until: Option<i64>,
 }
 
+/// An account: its UUID, its login, and how many names it has.
+pub type AccountNames = (String, String, usize);
+
 /// What an earlier run has kept.
 #[derive(Default)]
 pub struct Kept {
@@ -286,6 +289,17 @@ impl Book {
         self.roster.explain_name(zone, owner).into_iter().map(Instance::from).collect()
     }
 
+    /// The accounts with the most names: UUID, login if it is known, and names. O(accounts).
+    pub fn names_by_account(&self, limit: usize) -> Vec<AccountNames> {
+        let all = self.roster.names_by_account(limit).into_iter();
+        all.map(|(uuid, login, names)| (uuid.to_string(), login.unwrap_or_default().to_owned(), names)).collect()
+    }
+
+    /// The first accounts, services and instances with a part in their names; see the roster's survey.
+    pub fn survey(&self, part: &str, limit: usize) -> roster::Survey {
+        self.roster.survey(part, limit)
+    }
+
     //--- Keeping ---
 
     /// Returns what is to be written into the files of elements and of what was learnt; whole ones where that is due.
@@ -306,7 +320,7 @@ impl Book {
 }
 
 /// A moment as Unix time.
-fn seconds(moment: Moment) -> i64 {
+pub fn seconds(moment: Moment) -> i64 {
     moment.0.div_euclid(1000)
 }
 
@@ -315,6 +329,7 @@ impl From<Explanation> for Instance {
         let mut reasons = found.all_reasons;
         let state = match found.undecided {
             Some((reason, _)) => {
+                reasons.retain(|known| *known != reason);
                 reasons.insert(0, reason);
                 "undecided"
             }

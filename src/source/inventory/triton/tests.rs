@@ -56,6 +56,7 @@ struct World {
     failing: usize,
     /// True if the last word of all is that everything is current.
     is_current: bool,
+    is_following: bool,
     feeder: JoinHandle<()>,
     _folder: tempfile::TempDir,
 }
@@ -83,6 +84,7 @@ impl World {
             failures: Vec::new(),
             failing: 0,
             is_current: false,
+            is_following: false,
             feeder,
             _folder: folder,
         }
@@ -101,6 +103,7 @@ impl World {
                 Event::Current => self.is_current = true,
                 Event::Failed { failure, .. } => self.failures.push(format!("{}: {failure}", failure.label)),
                 Event::Partial { elements, .. } => self.failing = elements,
+                Event::Following(is_following) => self.is_following = is_following,
                 Event::Whole { .. } => panic!("a document"),
             }
         }
