@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 /// Beginnings of code that is typed, not read.
-const TYPED: [&str; 42] = [
+const TYPED: [&str; 44] = [
     "aggregator",
     "dig ",
     "kdig ",
@@ -56,6 +56,8 @@ const TYPED: [&str; 42] = [
     "/bin/sh ",
     "AGGREGATOR_",
     "zkCli.sh ",
+    "knotc ",
+    "nsd-control ",
 ];
 
 /// Other code of several words that is no quotation, and what it is.
