@@ -143,6 +143,12 @@ enum Verb {
         /// The serial of the newer version [default: what is served]
         #[arg(long, value_name = "SERIAL", value_parser = read_serial)]
         to: Option<u32>,
+        /// Compare what another server has of the zone, which is transferred from it, with what is served
+        #[arg(long, value_name = "ADDRESS", value_parser = discover::read_server, conflicts_with_all = ["from", "to"])]
+        with: Option<SocketAddr>,
+        /// The key of the configuration that signs this transfer
+        #[arg(long, value_name = "NAME", requires = "with")]
+        key: Option<String>,
     },
     /// List the versions of all zones or of one, with time and cause, or every change of a name
     History {
@@ -319,7 +325,8 @@ fn run_verb(
         Verb::Refresh { zone } => Request::Refresh { zone },
         Verb::Retransfer { zone, accept } => return retransfer::retransfer(&socket()?, zone, accept, json),
         Verb::Dump { zone } => Request::Dump { zone },
-        Verb::Diff { zone, from, to } => Request::Diff { zone, from, to },
+        Verb::Diff { zone, with: Some(with), key, .. } => Request::Compare { zone, with, key },
+        Verb::Diff { zone, from, to, .. } => Request::Diff { zone, from, to },
         Verb::History { name, zone, limit } => Request::History { name, zone, limit },
         Verb::Rollback(options) => return rollback::rollback(&socket()?, &options, json),
         Verb::Lookup { name, rtype, client } => {
@@ -365,6 +372,7 @@ fn show_reply(request: &Request, mut reply: Reply, json: bool) -> Outcome {
     let look = match request {
         Request::Status { .. } => Some(Look::States),
         Request::Diff { .. }
+        | Request::Compare { .. }
         | Request::History { .. }
         | Request::Drain(_)
         | Request::DrainShare { .. }

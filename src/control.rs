@@ -18,6 +18,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,6 +92,15 @@ pub enum Request {
         from: Option<u32>,
         #[serde(default)]
         to: Option<u32>,
+    },
+    /// The differences between a zone as another server has it and as it is served. A verb of its own: a server that does
+    /// not know it must not tell of earlier versions instead.
+    Compare {
+        zone: String,
+        with: SocketAddr,
+        /// The name of the key that signs the transfer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// The versions of all zones, or of one, or the changes of a name in the zone that has it or in another.
     History { name: Option<String>, zone: Option<String>, limit: Option<usize> },
@@ -482,7 +492,7 @@ pub enum CallError {
 /// Returns the longest wait for the reply to a request: that of a transfer for a request that waits for one.
 fn patience_with(request: &Request) -> Duration {
     match request {
-        Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),
+        Request::Refresh { .. } | Request::Retransfer { .. } | Request::Compare { .. } => Duration::from_secs(3600),
         // One that waits for another, and both for the disk.
         Request::Reload { .. } => Duration::from_secs(120),
         Request::Status { .. }

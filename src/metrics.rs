@@ -264,6 +264,10 @@ families! {
     inventory_failed_readings: IntCounterVec::new("inventory_failed_readings_total", &["zone", "reason"]);
     /// Single elements of the inventory that cannot be read at present.
     inventory_unreadable: IntGaugeVec::new("inventory_unreadable_elements", &["zone"]);
+    /// 1 while the change feed of the inventory is heard; 0 while changes are seen only when all is listed again.
+    inventory_following: IntGaugeVec::new("inventory_following", &["zone"]);
+    /// Owner names of the accounts that have the most, in the forward zones of the inventory, with accounting = true.
+    inventory_names: IntGaugeVec::new("inventory_account_names", &["zone", "account", "login"]);
 }
 
 /// Description of a family, known before it has a series; `docs/metrics.md` is written from it.

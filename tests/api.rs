@@ -76,13 +76,22 @@ fn every_response_is_as_described() {
     let keeper = ZooKeeper::start(&folder);
     let (address, ensemble) = (peer.address(), keeper.address());
     let nobody = Port::reserve().release();
+    // One instance is held, being the last of its service, and one is undecided.
+    let inventory = "format = 1\n\
+         [[vms]]\nalias = \"web1\"\nowner = \"acme\"\naddresses = [\"192.0.2.1\"]\nservices = \"web\"\n\
+         [[vms]]\nalias = \"lost\"\nowner_uuid = \"11110000-0000-4000-8000-000000000001\"\naddresses = [\"192.0.2.2\"]\n";
+    let documents = folder.subfolder("inventory").join("inventory.toml");
+    std::fs::write(&documents, inventory).expect("written");
     let plan = format!(
         "[secondaries]\nnotify = [\"{nobody}\"]\ncatalog = \"catalog.test\"\n[probe]\nevery = \"1s\"\nresolver = \"{nobody}\"\n\
          [zones]\n\"one.test\" = \"{address}\"\n\"two.test\" = \"{address}\"\n\"absent.test\" = \"{nobody}\"\n\
          \"tree.test\" = {{ zookeeper = \"{ensemble}\" }}\n\
+         \"dc1.test\" = {{ inventory = \"dc1\", notify = [] }}\n\
+         [inventories.dc1]\nfile = \"{}\"\n\
          [zones.\"own.test\"]\nopenstack = [{{ type = \"identity\", url = \"https://id.own.test/v3\" }}]\n\
          [clients]\n\"one.test\" = [\"10.1.0.0/16\"]\n\"two.test\" = [\"10.2.0.0/16\"]\n\
-         [aggregations.\"region.test\"]\nmembers = [\"one.test\", \"two.test\"]\nsteering = {{ prefer = \"nearest\" }}\n"
+         [aggregations.\"region.test\"]\nmembers = [\"one.test\", \"two.test\"]\nsteering = {{ prefer = \"nearest\" }}\n",
+        documents.display()
     );
     let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
     let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
@@ -127,7 +136,7 @@ fn every_response_is_as_described() {
     ask("/api/v1/zones/{zone}/history", "/api/v1/zones/none.test/history", 404);
     let zones = ask("/api/v1/zones", "/api/v1/zones", 200);
     let names: Vec<&str> = zones["zones"].as_array().unwrap().iter().filter_map(|zone| zone["zone"].as_str()).collect();
-    assert_eq!(names.len(), 7, "{names:?}");
+    assert_eq!(names.len(), 8, "{names:?}");
     for name in names {
         let detail = ask("/api/v1/zones/{zone}", &format!("/api/v1/zones/{name}"), 200);
         assert_eq!(detail["zone"], name);
@@ -142,6 +151,21 @@ fn every_response_is_as_described() {
     ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?limit=-1", 400);
     ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?from=77", 404);
     ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?to=soon", 400);
+    let path = "/api/v1/zones/{zone}/instances";
+    let down = inventory.replacen("services = ", "status = \"down\"\nservices = ", 1);
+    std::fs::write(documents.with_extension("new"), down).expect("written");
+    std::fs::rename(documents.with_extension("new"), &documents).expect("renamed");
+    let found = wait_until("an instance is held", PATIENCE, || {
+        let found = ask(path, "/api/v1/zones/dc1.test/instances", 200);
+        (found["services"][0]["held"] == 1).then_some(found)
+    });
+    assert_eq!((&found["accounts_found"], &found["instances_found"]), (&json!(2), &json!(2)));
+    assert_eq!(found["instances"][0]["reasons"][0], "unknown_owner");
+    assert_eq!(found["instances"][1]["services"][0]["state"], "held");
+    let found = ask(path, "/api/v1/zones/dc1.test/instances?name=WEB&limit=1", 200);
+    assert_eq!((&found["accounts_found"], &found["instances"][0]["alias"]), (&json!(0), &json!("web1")));
+    ask(path, "/api/v1/zones/dc1.test/instances?limit=some", 400);
+    ask(path, "/api/v1/zones/one.test/instances", 404);
     for name in [
         "www.region.test",
         "many.region.test",

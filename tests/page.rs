@@ -280,6 +280,69 @@ fn what_one_client_gets_is_shown() {
 }
 
 #[test]
+fn the_instances_of_an_inventory_are_told_with_what_is_held_and_why() {
+    let folder = Folder::new();
+    let path = folder.subfolder("inventory").join("inventory.json");
+    let vm = |number: usize, status: &str| {
+        json!({ "alias": format!("web{number:03}"), "owner": "acme", "addresses": format!("198.51.100.{number}"),
+                "services": "web:8080", "status": status })
+    };
+    // Names that would be a part of the page if they could.
+    let hostile = json!({ "alias": "<img src=x onerror=alert(1)>", "owner": "quiet", "addresses": "198.51.100.250" });
+    let lost =
+        json!({ "alias": "lost", "owner_uuid": "11110000-0000-4000-8000-000000000001", "addresses": "198.51.100.251" });
+    let write = |down: usize| {
+        let status = |number: usize| if number <= down { "down" } else { "up" };
+        let mut vms: Vec<Value> = (1..=120).map(|number| vm(number, status(number))).collect();
+        vms.extend([hostile.clone(), lost.clone()]);
+        std::fs::write(path.with_extension("new"), json!({ "format": 1, "vms": vms }).to_string()).expect("written");
+        std::fs::rename(path.with_extension("new"), &path).expect("renamed");
+    };
+    write(0);
+    let scene = Scene::with(&format!(
+        "[zones.\"dc.example\"]\ninventory = \"dc\"\n[inventories.dc]\nfile = \"{}\"\n",
+        path.display()
+    ));
+    let api = "/api/v1/zones/dc.example/instances";
+    let held = |scene: &Scene| {
+        let found: Value = serde_json::from_str(&scene.daemon.http(api).1).ok()?;
+        found["services"][0]["held"].as_u64()
+    };
+    wait_until("all are in service", PATIENCE, || (held(&scene) == Some(0)).then_some(()));
+    write(60);
+    // A third of 120 leaves at once, the others stay for a while.
+    wait_until("some are held", PATIENCE, || (held(&scene) == Some(20)).then_some(()));
+    let browser = &scene.browser;
+    scene.open_live("/zone/dc.example");
+    browser.run("document.querySelector('#inventory a').click()", json!([]));
+    browser.wait_for_text("h1", |text| text == "Instances of dc.example");
+    let text = browser.text("main");
+    for wanted in
+        ["HELD AND UNDECIDED: 21 INSTANCES", "unknown_owner", "inst_en_flag", "3 ACCOUNTS", "1 SERVICE", "leaves"]
+    {
+        assert!(text.contains(wanted), "{wanted} in {text}");
+    }
+    browser.photograph("instances");
+    scene.assert_accessible("the instances");
+    // Found by a part of a name, and no more than a hundred of them.
+    browser.run(
+        "document.querySelector('#instance-name').value = 'acme';
+         document.querySelector('main .search button').click();",
+        json!([]),
+    );
+    let text = browser.wait_for_text("main", |text| text.contains("120 INSTANCES, THE FIRST 100 OF THEM"));
+    assert!(text.contains("1 ACCOUNT") && text.contains("show all"), "{text}");
+    scene.open("/zone/dc.example/instances?name=onerror");
+    assert!(browser.text("main").contains("<img src=x onerror=alert(1)>"), "{}", browser.text("main"));
+    browser.set_width(360, true);
+    scene.open("/zone/dc.example/instances");
+    scene.assert_accessible("the instances on a phone");
+    scene.assert_silent();
+    scene.open(&format!("/zone/{REGION}/instances"));
+    assert!(browser.text("main").contains("is not made of an inventory"), "{}", browser.text("main"));
+}
+
+#[test]
 fn every_state_is_told_in_words() {
     let nobody = Port::reserve().release();
     let mut scene = Scene::with(&TROUBLE.replace("NOBODY", &nobody.to_string()));

@@ -56,6 +56,7 @@ fn our_own_configurations_load() {
         ("docs/state.md", 1),
         ("docs/binder.md", 1),
         ("docs/inventory.md", 2),
+        ("docs/moving-from-cns.md", 1),
     ] {
         let whole = blocks(document, "toml");
         assert_eq!(whole.len(), count, "{document}: {whole:?}");

@@ -45,7 +45,7 @@ fn read_kind(text: &str) -> Result<ServiceType, String> {
 }
 
 /// Reads the address of a resolver, with or without a port.
-fn read_server(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn read_server(text: &str) -> Result<SocketAddr, String> {
     let bare = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, unicast::DNS_PORT));
     text.parse()
         .or_else(|_| bare())

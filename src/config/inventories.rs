@@ -118,6 +118,8 @@ const RULES: &[Key<InventoryDraft>] = &[
         "file with tokens of those who may change something there, which others must not be able to read",
     )
     .bound("path"),
+    key("accounting", "false", "whether metrics count the names of the 100 accounts that have the most")
+        .takes(Kind::Flag(|draft, choice| draft.accounting = choice)),
     key("serve_stale", r#""14d""#, "how long the last inventory is served when it cannot be read")
         .takes(Kind::PositiveDuration(|draft, age| draft.serve_stale = age)),
     key("shrink_share", "", "share of its elements below which an inventory is doubted; default: that of [transfer]")
@@ -168,6 +170,7 @@ pub struct InventoryDraft {
     confirm_after: Duration,
     api: Vec<Placed>,
     tokens: Vec<Token>,
+    accounting: bool,
     /// Zones that name it, with the keys of the first.
     forward: Vec<MadeZone>,
     ixfr: bool,
@@ -237,6 +240,7 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
         confirm_after: limits.confirm_after,
         api: Vec::new(),
         tokens: Vec::new(),
+        accounting: false,
         forward: Vec::new(),
         ixfr: true,
     };
@@ -393,7 +397,8 @@ impl<'n> Inventories<'n> {
                 let plan = ApiPlan { inventory: draft.name.clone(), listen, tokens: draft.tokens };
                 sections.apis.push((plan, draft.api));
             }
-            let InventoryDraft { name, rules, serve_stale, shrink_share, confirm_after, forward, .. } = draft;
+            let InventoryDraft { name, rules, serve_stale, shrink_share, confirm_after, accounting, forward, .. } =
+                draft;
             plans.extend(draft.feeder.map(|feeder| InventoryPlan {
                 name,
                 feeder,
@@ -403,6 +408,7 @@ impl<'n> Inventories<'n> {
                 serve_stale,
                 shrink_share,
                 confirm_after,
+                accounting,
             }));
         }
         plans

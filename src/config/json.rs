@@ -190,6 +190,7 @@ fn describe_inventory(config: &Config, plan: &InventoryPlan) -> Value {
         "serve_stale": seconds(plan.serve_stale),
         "shrink_share": plan.shrink_share,
         "confirm_after": seconds(plan.confirm_after),
+        "accounting": plan.accounting,
         "zones": zones.collect::<Vec<_>>(),
     })
 }

@@ -9,7 +9,7 @@ use super::ways::Ways;
 use crate::control::{Reply, Request};
 use crate::source::{Wake, WakeKind};
 use crate::view::handle::{in_thread, not_configured, read_zone};
-use crate::view::{Handle, diff, history, leads, lookup, status};
+use crate::view::{Handle, compare, diff, history, leads, lookup, status};
 use std::pin::Pin;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use wire::name::Name;
@@ -31,6 +31,10 @@ impl Ways {
             Request::Dump { zone } => self.read(move |view| status::dump(view, &zone)),
             Request::Diff { zone, from, to } => {
                 self.read(move |view| diff::diff(view, &zone, from.map(Serial), to.map(Serial)))
+            }
+            Request::Compare { zone, with, key } => {
+                let view = self.view.clone();
+                Box::pin(async move { compare::compare(&view, &zone, with, key.as_deref()).await })
             }
             Request::History { name, zone, limit } => {
                 self.read(move |view| history::tell(&view.publisher.load(), name.as_deref(), zone.as_deref(), limit))

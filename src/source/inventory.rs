@@ -12,7 +12,7 @@
 //!
 //! Parts: `plan` what to do, `feeder` the way from feeders, `file`, `url` and `document` those of documents, `triton` that of a datacenter's services, `guard`
 //! documents that look wrong, `session` the steps in order, `orders` those about single instances, `book` what is known, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
-//! and `files` what outlives the task and the process, `account` and `status` what operators see.
+//! and `files` what outlives the task and the process, `account`, `status` and `survey` what operators see.
 //!
 //! Cost: O(document) for each one that is read; else O(what changes).
 
@@ -29,6 +29,7 @@ pub mod orders;
 pub mod plan;
 mod session;
 pub mod status;
+mod survey;
 pub mod triton;
 mod url;
 pub mod zones;
@@ -37,6 +38,7 @@ use book::Book;
 pub use book::{Detail, Instance, Membership, Report};
 pub use plan::InventoryPlan;
 pub use status::InventoryStatus;
+pub use survey::{Survey, SurveyedAccount, SurveyedInstance, SurveyedService};
 
 use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use depot::{Depot, Slot};
@@ -133,6 +135,13 @@ impl Handle<Mirrored> {
 
     /// The login of an account; none if it is unknown.
     pub fn login(&self, account: Uuid) -> Option<Box<str>> {
-        self.shared.own.slot.book().as_ref()?.login(account)
+        self.shared.own.slot.book().as_ref()?.login(account).map(Box::from)
+    }
+
+    /// The accounts, services and instances with a part in their names, no more than `limit` of each; none before anything
+    /// is known. Waits for the task while that looks into the book.
+    pub fn survey(&self, part: &str, limit: usize) -> Option<Survey> {
+        let found = self.shared.own.slot.book().as_ref().map(|book| book.survey(part, limit))?;
+        Some(Survey::new(self.shared.plan.name.clone(), found))
     }
 }

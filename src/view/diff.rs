@@ -215,6 +215,11 @@ impl RecordDiff {
         Some(RecordDiff { sign, name, owner, rtype: record.rtype, text })
     }
 
+    /// Returns true for the SOA.
+    pub fn is_soa(&self) -> bool {
+        self.rtype == rtype::SOA
+    }
+
     /// The record as a line of a zone file.
     pub fn line(&self) -> String {
         format!("{} {} IN {} {}", self.owner, self.text.ttl, self.text.rtype, self.text.data)

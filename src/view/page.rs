@@ -8,12 +8,14 @@
 //! connection would; who asks for a name that is not ours gets nothing (`hosts`).
 //!
 //! Cost: a page is O(zones), of which it shows a part, a zone's page O(its members and listed versions), and what all open
-//! views of a page cost together is the page twice a second, less often where that would take long (`live`). Differences are O(changes), no more than two at a time. The threads
+//! views of a page cost together is the page twice a second, less often where that would take long (`live`). Differences are O(changes), a look at an inventory
+//! O(its instances), no more than two of these at a time. The threads
 //! that answer queries know nothing of it.
 
 mod api;
 mod explain;
 pub mod hosts;
+mod instances;
 mod list;
 mod live;
 mod notes;
@@ -29,13 +31,16 @@ use super::lookup::{Lookup, Question, explain_now};
 use super::report::Report;
 use super::text::unix_now;
 use crate::config::Config;
+use crate::daemon::sources::Source;
 use crate::publish::Served;
 use crate::serve::http::{Answer, Asked, Content, Site};
+use crate::source::inventory::Survey;
 use crate::timestamp::format_timestamp;
 use arc_swap::ArcSwap;
 use askama::Template;
 use explain::{DiffPage, LookupPage};
 use hosts::Hosts;
+use instances::InstancesPage;
 use list::ZoneList;
 use live::Views;
 use overview::Overview;
@@ -73,7 +78,8 @@ const ASSET_FIELDS: &[(&str, &str)] =
 
 /// Longest wait for what is computed in a thread of its own, which is less than the patience of a connection.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Largest number of differences and histories computed at the same time: each needs memory for all that it shows.
+/// Largest number of differences, histories and looks at inventories at the same time: each needs memory for all that it
+/// shows.
 const MAX_COMPARISONS: usize = 2;
 
 /// The status page.
@@ -164,6 +170,7 @@ impl Page {
             ["api", ..] => api::failure(404, api::NO_PATH),
             ["lookup"] => self.or_problem(self.lookup_page(&query).await),
             ["zones"] => self.or_problem(self.list_page(&query).await),
+            ["zone", zone, "instances"] => self.or_problem(self.instances_page(zone, &query).await),
             ["zone", zone, "diff"] => self.or_problem(self.diff_page(zone, &query).await),
             _ => self.live_page(&segments).await,
         }
@@ -228,6 +235,14 @@ impl Page {
         Ok(write_page(status, &DiffPage::new(shell, &origin, compared)))
     }
 
+    /// Writes the page with the instances that a zone is made of.
+    async fn instances_page(&self, zone: &str, query: &HashMap<String, String>) -> Result<Content, Refused> {
+        let (served, wanted) = (self.served(zone)?, text_of(query, "name"));
+        let shell = self.shell(&format!("Instances of {}", parts::short(&served.origin)), "");
+        let found = self.survey(&served, wanted, instances::LISTED).await?;
+        Ok(write_page(200, &InstancesPage::new(shell, &served, wanted, &found)))
+    }
+
     //--- What pages are made of ---
 
     /// A zone as it is published.
@@ -257,6 +272,17 @@ impl Page {
             tokio::task::spawn_blocking(move || (work(), place).0).await
         };
         timeout(PATIENCE, worked).await.map_err(|_| busy())?.map_err(|error| (500, error.to_string()))
+    }
+
+    /// Surveys the inventory that a zone is made of for what has a part in its name.
+    async fn survey(&self, served: &Served, part: &str, limit: usize) -> Result<Survey, Refused> {
+        let source = self.view.sources.lock().get(&served.origin).cloned();
+        let Some(Source::Inventory(inventory)) = source else {
+            return Err((404, format!("{} is not made of an inventory.", parts::short(&served.origin))));
+        };
+        let part = part.to_owned();
+        let found = self.compute(move || inventory.survey(&part, limit)).await?;
+        found.ok_or_else(|| (503, "Nothing is known of the inventory yet; try again in a moment.".to_owned()))
     }
 
     /// Compares the versions that a query names.

@@ -105,6 +105,9 @@ fn inventory_remarks(source: &InventoryStatus) -> String {
     let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
     remarks.extend(counted(source.counts.held, "memberships held"));
     remarks.extend(counted(source.counts.undecided, "instances undecided"));
+    if source.following == Some(false) && source.reading != Reading::Starting {
+        remarks.push("no change feed: what changes is seen with the next listing".to_owned());
+    }
     remarks.extend(counted(source.unreadable, "elements cannot be read"));
     remarks.extend(source.unresolved.iter().map(|text| printable(text).to_string()));
     remarks.extend(source.second_builder.as_ref().map(|found| format!("another builder: {found}")));

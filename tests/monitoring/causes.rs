@@ -3,6 +3,8 @@
 
 use super::world::*;
 use crate::harness::*;
+use serde_json::json;
+use triton_double::{Cut, Service};
 
 /// Alerts that come with a datacenter that is cut off, besides those that a test waits for.
 const CUT_OFF: [&str; 3] = ["CnsTransferFailing", "CnsTransferErrors", "CnsPrimaryFailing"];
@@ -48,6 +50,79 @@ pub fn an_inventory_that_is_gone_fires_until_it_is_back() -> World {
     // What was read is served, and is not confirmed.
     world.assert_only(&["CnsInventoryFailing", "CnsTransferFailing"]);
     world.inventories.iter().for_each(|path| write_file(path, INVENTORY));
+    world.wait_quiet();
+    world
+}
+
+/// An inventory has an instance that reports itself down, another one of an unknown account, and then none at all.
+pub fn instances_that_cannot_leave_or_be_judged_fire_and_so_does_an_inventory_that_has_lost_them() -> World {
+    let world = World::start(&Plan { inventory: true, ..Plan::default() });
+    let write = |vms: &str| {
+        let text = format!(r#"{{"format":1,"vms":[{vms}]}}"#);
+        world.inventories.iter().for_each(|path| write_file(path, &text));
+    };
+    let held = r#"{"alias":"a","owner":"o","addresses":"192.0.2.1","services":"web","status":"down"}"#;
+    let lost = r#"{"alias":"b","owner_uuid":"11110000-0000-4000-8000-000000000001","addresses":"192.0.2.2"}"#;
+    write(&format!("{held},{lost}"));
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        world.wait_firing("CnsInstancesHeld", &[("zone", MADE), ("instance", &instance)]);
+        world.wait_firing("CnsInstancesUndecided", &[("zone", MADE), ("instance", &instance)]);
+    }
+    // An inventory is confirmed every ten seconds, which is late for the shortened rule.
+    world.assert_only(&["CnsInstancesHeld", "CnsInstancesUndecided", "CnsTransferFailing"]);
+    write("");
+    world.wait_firing("CnsTransferHeldBack", &[("zone", MADE), ("instance", &world.instance(0))]);
+    world.inventories.iter().for_each(|path| write_file(path, INVENTORY));
+    world.wait_quiet();
+    world
+}
+
+/// Another builder gives the zone of an inventory to the secondary.
+pub fn a_second_builder_fires_until_it_is_gone() -> World {
+    let world = World::start(&Plan { inventory: true, ..Plan::default() });
+    let zone = Dname::parse(MADE);
+    // Secondaries are asked once a minute, and at once by an inventory with other rules.
+    let change = |from: &str, to: &str| {
+        for replica in &world.replicas {
+            let text = std::fs::read_to_string(replica.configuration()).expect("the configuration");
+            assert!(text.contains(from), "{text}");
+            std::fs::write(replica.configuration(), text.replace(from, to)).expect("written");
+            assert_eq!(replica.verb(&["reload"]).code, 0);
+        }
+    };
+    let rules = ["accounting = true\n", "accounting = true\nttl = 31\n"];
+    world.primary.replace_zone(&zone, &rival_records(2_000_000_000));
+    change(rules[0], rules[1]);
+    for replica in 0..2 {
+        world.wait_firing("CnsSecondBuilder", &[("zone", MADE), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&["CnsSecondBuilder", "CnsTransferFailing"]);
+    world.primary.replace_zone(&zone, &rival_records(2));
+    change(rules[1], rules[0]);
+    world.wait_quiet();
+    world
+}
+
+/// VMAPI gives no change feed any more, and then not even an instance.
+pub fn a_feed_that_is_lost_and_an_instance_that_cannot_be_read_fire() -> World {
+    let world = World::start(&Plan { followed: true, ..Plan::default() });
+    let double = world.triton.as_ref().expect("the services");
+    double.fail_path(Service::Vmapi, Some("/vms/"));
+    double.edit(|datacenter| datacenter.vm(FOLLOWED_VM)["state"] = json!("stopped"));
+    for replica in 0..2 {
+        world.wait_firing("CnsInventoryIncomplete", &[("zone", FOLLOWED), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&["CnsInventoryIncomplete", "CnsTransferFailing"]);
+    double.fail_path(Service::Vmapi, Some("/changefeeds"));
+    double.cut_feeds(Cut::Drop);
+    for replica in 0..2 {
+        world.wait_firing("CnsInventoryFeedLost", &[("zone", FOLLOWED), ("instance", &world.instance(replica))]);
+    }
+    // The instance that cannot be read keeps the listing from its end.
+    let alerts = ["CnsInventoryFeedLost", "CnsInventoryIncomplete", "CnsInventoryFailing", "CnsTransferFailing"];
+    world.assert_only(&alerts);
+    double.fail_path(Service::Vmapi, None);
     world.wait_quiet();
     world
 }

@@ -2,11 +2,13 @@
 //! Prometheus.
 
 use super::harness::*;
+use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use triton_double::{Double, Service};
 
 pub const REGION: &str = "us-west.cns.example.com.";
 pub const ZONES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
@@ -14,19 +16,26 @@ pub const ZONES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.examp
 pub const MADE: &str = "made.test.";
 pub const INVENTORY: &str =
     r#"{"format":1,"vms":[{"alias":"a","owner":"o","addresses":"192.0.2.1","services":"web"}]}"#;
+/// The accounts of a Triton datacenter, and its instance.
+const ACCOUNTS: &str = r#"{"accounts":[{"uuid":"2c2457f2-0000-4000-8000-00000000000a","login":"acme",
+    "triton_cns_enabled":"true","approved_for_provisioning":"true"}]}"#;
+pub const FOLLOWED_VM: &str = "11110000-0000-4000-8000-000000000001";
 /// A zone that is made of what services write into ZooKeeper, and its node there.
 pub const TREE: &str = "emy-10.example.com.";
 const NODE: &str = "/com/example/emy-10";
+/// A zone that is made of what the services of a Triton datacenter know.
+pub const FOLLOWED: &str = "followed.test.";
 /// More than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// For how long nothing may fire before all counts as well.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// Times that are shorter in the copy of the rules that the tests use; each stands in the real files.
-const SHORTER: [(&str, &str); 12] = [
+const SHORTER: [(&str, &str); 14] = [
     ("for: 1m\n", "for: 1s\n"),
     ("for: 2m\n", "for: 1s\n"),
     ("for: 5m\n", "for: 1s\n"),
+    ("for: 10m\n", "for: 1s\n"),
     ("for: 15m\n", "for: 1s\n"),
     ("for: 30m\n", "for: 1s\n"),
     ("for: 1h\n", "for: 1s\n"),
@@ -36,6 +45,7 @@ const SHORTER: [(&str, &str); 12] = [
     ("offset 5m", "offset 3s"),
     ("clamp_min(2 * aggregator_zone_refresh_seconds, 600)", "clamp_min(0 * aggregator_zone_refresh_seconds, 5)"),
     ("timestamp_seconds > 86400", "timestamp_seconds > 2"),
+    ("> 0) > 1800", "> 0) > 2"),
 ];
 
 /// Settings of a world at its start.
@@ -51,8 +61,10 @@ pub struct Plan {
     pub probed: bool,
     /// True if both replicas also have a tree of a ZooKeeper.
     pub tree: bool,
-    /// True if both replicas also make a zone of an inventory.
+    /// True if both replicas also make a zone of an inventory, which the datacenters' primary has, too.
     pub inventory: bool,
+    /// True if both replicas also follow the services of a Triton datacenter.
+    pub followed: bool,
     /// True if the datacenters' primary gives differences.
     pub incremental: bool,
     /// True if the region is steered, and all who ask are clients of the last datacenter.
@@ -70,6 +82,7 @@ impl Default for Plan {
             probed: false,
             tree: false,
             inventory: false,
+            followed: false,
             incremental: false,
             steered: false,
             memory: None,
@@ -85,6 +98,8 @@ pub struct World {
     pub replicas: Vec<Aggregator>,
     pub prometheus: Prometheus,
     pub zookeeper: Option<ZooKeeper>,
+    /// The services of a Triton datacenter.
+    pub triton: Option<Double>,
     /// The inventory of each replica.
     pub inventories: Vec<PathBuf>,
     /// The rules of all alerts that were waited for and came.
@@ -97,9 +112,11 @@ impl World {
     /// Starts everything and, unless something is wrong from the beginning, waits until nothing fires.
     pub fn start(plan: &Plan) -> World {
         let folder = Folder::new();
-        let zones: Vec<ZoneText> = (0..3)
+        let mut zones: Vec<ZoneText> = (0..3)
             .map(|site| (Dname::parse(ZONES[site]), write_zone(&zone_records(site, 1000, 20, plan.expire))))
             .collect();
+        zones.push((Dname::parse(MADE), write_zone(&rival_records(1))));
+        let triton = plan.followed.then(start_triton);
         let zookeeper = plan.tree.then(|| start_zookeeper(&folder));
         let start = if plan.incremental { Knotd::start_incremental } else { Knotd::start };
         let primary = start(&folder, &zones);
@@ -114,17 +131,28 @@ impl World {
         let home = |replica| folder.subfolder(&format!("replica{replica}"));
         let inventories: Vec<PathBuf> = (0..2).map(|replica| home(replica).join("inventory.json")).collect();
         inventories.iter().for_each(|path| write_file(path, INVENTORY));
+        (0..2).for_each(|replica| write_file(&home(replica).join("accounts.json"), ACCOUNTS));
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
-                let settings = settings(plan, replica, &relays[replica], zookeeper.as_ref());
+                let settings = settings(plan, replica, &relays[replica], zookeeper.as_ref(), triton.as_ref());
                 Aggregator::start_with(&home(replica), &settings)
             })
             .collect();
         let instances: Vec<String> = replicas.iter().map(|replica| replica.metrics_address().to_string()).collect();
         let prometheus = Prometheus::start(&folder, &prometheus_files(&instances));
         let seen = RefCell::default();
-        let world =
-            World { primary, relays, replicas, prometheus, zookeeper, inventories, seen, instances, _folder: folder };
+        let world = World {
+            primary,
+            relays,
+            replicas,
+            prometheus,
+            zookeeper,
+            triton,
+            inventories,
+            seen,
+            instances,
+            _folder: folder,
+        };
         if !plan.missing && !plan.busy && !plan.probed {
             world.wait_quiet();
         }
@@ -270,8 +298,35 @@ fn start_zookeeper(folder: &Folder) -> ZooKeeper {
     server
 }
 
+/// The zone of an inventory as another builder makes it.
+pub fn rival_records(serial: u32) -> Vec<Record> {
+    read_zone(&format!("$ORIGIN {MADE}\n@ 30 IN SOA ns. h. {serial} 30 60 2592000 30\n@ 30 IN NS ns.dc.invalid.\n"))
+}
+
+/// Services of a datacenter with one instance.
+fn start_triton() -> Double {
+    let server = json!({ "uuid": "c0000000-0000-4000-8000-000000000001", "hostname": "cn1", "setup": true,
+                         "status": "running", "last_boot": "2026-01-01T00:00:00.000Z", "last_heartbeat": null,
+                         "sysinfo": {} });
+    let nic = json!({ "mac": "90:b8:d0:00:00:01", "nic_tag": "external", "vlan_id": 0,
+                      "network_uuid": "e0000000-0000-4000-8000-000000000001", "ips": ["198.51.100.1/24"] });
+    let vm = json!({ "uuid": FOLLOWED_VM, "alias": "web1", "owner_uuid": "2c2457f2-0000-4000-8000-00000000000a",
+                     "server_uuid": server["uuid"], "state": "running", "destroyed": null,
+                     "create_timestamp": "2026-02-01T10:00:00.000Z", "tags": {}, "customer_metadata": {},
+                     "nics": [nic] });
+    let network = json!({ "uuid": "e0000000-0000-4000-8000-000000000001", "name": "external" });
+    let inventory = json!({ "vms": [vm], "servers": [server], "networks": [network], "network_pools": [] });
+    Double::start(&inventory).expect("free ports")
+}
+
 /// The settings of a replica.
-fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&ZooKeeper>) -> Settings {
+fn settings(
+    plan: &Plan,
+    replica: usize,
+    relays: &[Relay],
+    zookeeper: Option<&ZooKeeper>,
+    triton: Option<&Double>,
+) -> Settings {
     let mut zones = String::new();
     for (zone, relay) in ZONES.iter().zip(relays) {
         zones.push_str(&format!("\"{zone}\" = \"{}\"\n", relay.address()));
@@ -280,11 +335,22 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
         zones.push_str(&format!("\"{TREE}\" = {{ zookeeper = \"{}\", session_timeout = \"4s\" }}\n", server.address()));
     }
     if plan.inventory {
-        zones.push_str(&format!("\"{MADE}\" = {{ inventory = \"dc\" }}\n"));
+        let secondary = relays[0].address();
+        zones.push_str(&format!("\"{MADE}\" = {{ inventory = \"dc\", notify = [\"{secondary}\"] }}\n"));
+    }
+    if triton.is_some() {
+        zones.push_str(&format!("\"{FOLLOWED}\" = {{ inventory = \"followed\" }}\n"));
     }
     let mut more = String::new();
     if plan.inventory {
-        more.push_str("[inventories.dc]\nfile = \"inventory.json\"\n");
+        more.push_str("[inventories.dc]\nfile = \"inventory.json\"\naccounting = true\n");
+    }
+    if let Some(double) = triton {
+        let [vmapi, cnapi, napi] = [Service::Vmapi, Service::Cnapi, Service::Napi].map(|service| double.url(service));
+        more.push_str(&format!(
+            "[inventories.followed]\ntriton = {{ vmapi = \"{vmapi}\", cnapi = \"{cnapi}\", napi = \"{napi}\", \
+             accounts = \"accounts.json\" }}\n"
+        ));
     }
     if plan.busy {
         let mut dead = Port::reserve();

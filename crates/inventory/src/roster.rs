@@ -17,6 +17,7 @@ mod keep;
 mod reports;
 mod settle;
 mod suffixes;
+mod survey;
 
 use crate::config::Config;
 use crate::contribution::Published;
@@ -34,6 +35,7 @@ pub use reports::Reported;
 use std::cmp::Reverse as Latest;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 pub use suffixes::Unknown;
+pub use survey::{AccountCounts, Found, ServiceCounts, Survey};
 use wire::name::Name;
 
 /// A forward zone's number and the label of a prefix: names of a service that share their members.

@@ -373,3 +373,46 @@ fn a_network_that_is_gone_keeps_the_records_until_the_instance_is_forgotten() {
     roster.settle(after(2));
     assert!(records(&roster).is_empty() && roster.counts().undecided == 0);
 }
+
+#[test]
+fn a_survey_has_the_first_of_each_kind_and_finds_by_a_part_of_a_name() {
+    let other = "8f1584a3-0000-4000-8000-00000000000b";
+    let mut inventory = addressed(3);
+    inventory.accounts.push(account(other, "quiet"));
+    let mut roster = roster(plain_config(), inventory);
+    for number in 1..=3 {
+        roster.report(member_uuid(number), Health::Down, None, NOW);
+    }
+    put(&mut roster, Vm { owner: Some(Uuid::from_u128(9)), ..tagged(4, "lost") }, after(1));
+    put(&mut roster, tagged(5, "api"), after(1));
+    roster.settle(after(1));
+    let all = roster.survey("", 100);
+    let accounts: Vec<_> = all.accounts.first.iter().map(|one| (one.login.as_deref(), one.instances)).collect();
+    assert_eq!(accounts, [(Some("acme"), 4), (None, 1), (Some("quiet"), 0)]);
+    let acme = &all.accounts.first[0];
+    assert_eq!((acme.listed, acme.in_service, acme.held, acme.undecided), (4, 1, 2, 0));
+    assert_eq!(all.accounts.first[1].undecided, 1);
+    let services: Vec<_> =
+        all.services.first.iter().map(|one| (&*one.service, one.in_service, one.held, one.out)).collect();
+    assert_eq!(services, [("web", 0, 2, 1), ("api", 1, 0, 0)]);
+    // Only those that need a look, the undecided one first.
+    let uuids = |survey: &inventory::roster::Survey| -> Vec<Uuid> {
+        survey.instances.first.iter().map(|instance| instance.uuid).collect()
+    };
+    assert_eq!((all.instances.found, uuids(&all)[0]), (3, member_uuid(4)));
+    assert!(uuids(&all)[1..].iter().all(|uuid| roster.explain(*uuid).unwrap().services[0].held_since == Some(NOW)));
+    // The names of its instances by UUID and alias, and of its services.
+    assert_eq!(roster.names_by_account(1), [(ACME.parse().unwrap(), Some("acme"), 4 * 2 + 2)]);
+    // Whatever is looked for is found in any state, by its own name, its service's or its account's.
+    assert_eq!(uuids(&roster.survey("API", 100)), [member_uuid(5)]);
+    let acme = roster.survey("acme", 2);
+    assert_eq!((acme.accounts.found, acme.services.found, acme.instances.found), (1, 2, 4));
+    assert_eq!(acme.instances.first.len(), 2);
+    assert_eq!(uuids(&roster.survey(&member_uuid(5).to_string()[20..], 100)), [member_uuid(5)]);
+    let none = roster.survey("no such", 100);
+    assert_eq!((none.accounts.found, none.services.found, none.instances.found), (0, 0, 0));
+    assert_eq!(roster.survey("", 0).instances.found, 3);
+    roster.replace(Inventory::default(), after(2));
+    roster.settle(after(2));
+    assert_eq!(roster.names_by_account(9), []);
+}

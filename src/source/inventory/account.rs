@@ -1,13 +1,17 @@
 //! Keeps books about one inventory: the metrics, and the status that operators see.
 //!
-//! Cost: O(1) for each event.
+//! Cost: O(1) for each event; O(accounts that are shown²) for their names.
 
 use super::Shared;
+use super::book::AccountNames;
 use super::feeder::Failure;
 use super::guard::Held;
 use super::status::{HeldDocument, InventoryCounts, Reading, ReasonCount};
 use crate::budget::Excess;
 use crate::metrics::{Metrics, unix_seconds};
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tracing::warn;
@@ -52,7 +56,14 @@ impl Account {
         account.metrics.inventory_unreadable.with_label_values(&[zone]).set(0);
         account.metrics.inventory_second_builder.with_label_values(&[zone]).set(0);
         account.metrics.memory_refused.set(&[zone], 0);
+        account.note_names(&[]);
         account.note_held(None);
+        if account.shared.plan.feeder.is_document() {
+            // A series of an earlier feeder goes; one that is not there is as good as removed.
+            let _ = account.metrics.inventory_following.remove_label_values(&[&account.zone]);
+        } else {
+            account.note_following(false);
+        }
         account
     }
 
@@ -94,6 +105,30 @@ impl Account {
         let mut status = self.shared.status();
         status.unreadable = elements;
         status.unreadable_error = failure.map(|failure| failure.text.clone());
+    }
+
+    /// Notes whether changes are told as they come.
+    pub fn note_following(&self, is_following: bool) {
+        self.metrics.inventory_following.with_label_values(&[&self.zone[..]]).set(is_following.into());
+        self.shared.status().following = Some(is_following);
+    }
+
+    /// Shows the accounts with the most names, and those that were shown before no more.
+    pub fn note_names(&self, accounts: &[AccountNames]) {
+        let family = &self.metrics.inventory_names;
+        for metric in family.collect().iter().flat_map(MetricFamily::get_metric) {
+            let labels: HashMap<&str, &str> =
+                metric.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
+            let [zone, uuid, login] = ["zone", "account", "login"].map(|label| labels.get(label).copied());
+            let is_shown = || accounts.iter().any(|(u, l, _)| uuid == Some(u) && login == Some(l));
+            if zone == Some(&self.zone) && !is_shown() {
+                // A series that is gone already is as good as removed.
+                let _ = family.remove(&labels);
+            }
+        }
+        for (uuid, login, names) in accounts {
+            family.with_label_values(&[&self.zone[..], uuid, login]).set(*names as i64);
+        }
     }
 
     /// Goes on counting where an earlier task has ended.

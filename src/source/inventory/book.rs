@@ -83,6 +83,9 @@ pub struct Report {
     pub lapsed: bool,
 }
 
+/// An account: its UUID, its login, and how many names it has.
+pub type AccountNames = (String, String, usize);
+
 /// What an earlier run has kept.
 #[derive(Default)]
 pub struct Kept {
@@ -346,7 +349,7 @@ impl Book {
     }
 
     /// The login of an account; none if it is unknown.
-    pub fn login(&self, account: Uuid) -> Option<Box<str>> {
+    pub fn login(&self, account: Uuid) -> Option<&str> {
         self.roster.login(account)
     }
 
@@ -372,6 +375,17 @@ impl Book {
         self.roster.release(name, now)
     }
 
+    /// The accounts with the most names: UUID, login if it is known, and names. O(accounts).
+    pub fn names_by_account(&self, limit: usize) -> Vec<AccountNames> {
+        let all = self.roster.names_by_account(limit).into_iter();
+        all.map(|(uuid, login, names)| (uuid.to_string(), login.unwrap_or_default().to_owned(), names)).collect()
+    }
+
+    /// The first accounts, services and instances with a part in their names; see the roster's survey.
+    pub fn survey(&self, part: &str, limit: usize) -> roster::Survey {
+        self.roster.survey(part, limit)
+    }
+
     //--- Keeping ---
 
     /// Returns what is to be written into the files of elements and of what was learnt; whole ones where that is due.
@@ -392,7 +406,7 @@ impl Book {
 }
 
 /// A moment as Unix time.
-fn seconds(moment: Moment) -> i64 {
+pub fn seconds(moment: Moment) -> i64 {
     moment.0.div_euclid(1000)
 }
 
@@ -401,6 +415,7 @@ impl From<Explanation> for Instance {
         let mut reasons = found.all_reasons;
         let state = match found.undecided {
             Some((reason, _)) => {
+                reasons.retain(|known| *known != reason);
                 reasons.insert(0, reason);
                 "undecided"
             }

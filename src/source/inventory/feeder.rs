@@ -37,6 +37,8 @@ pub enum Event {
     Current,
     /// The source cannot be read, or not all of it; what is known stays. `again` is the pause before the next attempt.
     Failed { failure: Failure, again: Option<Duration> },
+    /// Changes are told as they come, or only with the next listing. Feeders of documents never tell it.
+    Following(bool),
     /// Single elements cannot be read at present: how many, and why. 0 ends it.
     Partial { elements: usize, failure: Option<Failure> },
 }

@@ -30,6 +30,8 @@ pub struct InventoryPlan {
     pub shrink_share: f64,
     /// Time after which a second reading confirms a doubtful one.
     pub confirm_after: Duration,
+    /// True if metrics count the names of each account.
+    pub accounting: bool,
 }
 
 /// Where an inventory comes from.

@@ -44,6 +44,8 @@ const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(30);
 const PAUSE_AFTER_DISK: Duration = Duration::from_secs(5);
 /// Pause before secondaries that did not answer are asked again.
 const PAUSE_AFTER_SILENCE: Duration = Duration::from_secs(5);
+/// Accounts whose names are counted in metrics.
+const MOST_ACCOUNTS: usize = 100;
 /// Time between two notes on disk that the inventory is as it was.
 const TOUCH: Duration = Duration::from_secs(60);
 
@@ -197,6 +199,9 @@ impl Task {
             self.with_book(|book| book.settle(now));
         }
         self.account.note_counts(self.with_book(|book| book.counts()));
+        if self.plan.accounting {
+            self.account.note_names(&self.with_book(|book| book.names_by_account(MOST_ACCOUNTS)));
+        }
         self.publish("what was kept").await.map(drop)
     }
 
@@ -406,6 +411,10 @@ impl Task {
             Event::Failed { failure, again } => {
                 self.fail(&failure, again);
                 Some(Err(failure.text))
+            }
+            Event::Following(is_following) => {
+                self.account.note_following(is_following);
+                None
             }
             Event::Partial { elements, failure } => {
                 self.account.note_unreadable(elements as u64, failure.as_ref());

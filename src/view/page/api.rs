@@ -2,7 +2,7 @@
 //!
 //! Cost: as the pages.
 
-use super::{Page, Refused, in_thread, number_of};
+use super::{Page, Refused, in_thread, number_of, text_of};
 use crate::publish::{Served, State};
 use crate::serve::http::Content;
 use crate::transfer::TransferNote;
@@ -21,6 +21,8 @@ use wire::serial::Serial;
 pub const VERSIONS: usize = 100;
 /// Changes of a difference unless more are asked for, and at most.
 pub const CHANGES: (usize, usize) = (10_000, 100_000);
+/// Accounts, services and instances of an inventory, each, unless more are asked for, and at most.
+pub const INSTANCES: (usize, usize) = (100, 10_000);
 /// Error text: there is nothing at the path.
 pub const NO_PATH: &str = "there is no such path; /api/v1/openapi.json lists them all";
 /// Header fields that keep the scripts of other sites from reading the API.
@@ -113,6 +115,11 @@ impl Page {
                 let (usual, most) = CHANGES;
                 let limit = number_of(query, "limit")?.map_or(usual, |limit: usize| limit.min(most));
                 Ok(self.compare(self.served(zone)?, query).await?.to_json_first(limit))
+            }
+            ["zones", zone, "instances"] => {
+                let (usual, most) = INSTANCES;
+                let limit = number_of(query, "limit")?.map_or(usual, |limit: usize| limit.min(most));
+                Ok(json!(self.survey(&*self.served(zone)?, text_of(query, "name"), limit).await?))
             }
             ["lookup"] => {
                 if !query.contains_key("name") {

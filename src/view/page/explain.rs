@@ -5,12 +5,14 @@
 use super::Shell;
 use super::parts::{Cell, Grade, Mark, ago_text, encode, number, serial, short, time, when, zone_link};
 use super::rows::Fact;
+use crate::source::inventory::Instance;
 use crate::view::columns::{Column, Table, Value, table};
 use crate::view::diff::Changes;
 use crate::view::lookup::{
     AnswerReport, CandidateReport, ChosenReport, ClientReport, ConflictReport, Given, LeftOutReport, Lookup,
     LookupStep, RecordReport, RegionUse, SeenReport, SetReport, SourceReport, StepClient, UnevenReport, ZoneReport,
 };
+use crate::view::text::printable;
 use askama::Template;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -219,11 +221,27 @@ fn way_of(source: &SourceReport) -> Vec<String> {
         way.push(format!("ZooKeeper {}, {}", tree.member.as_deref().unwrap_or("no member yet"), tree.session.label()));
         way.extend(tree.nodes.iter().map(|node| format!("{}: {}", node.path, node.role)));
     }
+    if let Some(inventory) = &source.inventory {
+        way.push(format!("inventory {}, {}", inventory.inventory, inventory.reading.label()));
+        way.extend(inventory.instances.iter().map(describe_instance));
+    }
     if source.configured {
         way.push("made of the configuration".to_owned());
     }
     way.extend(source.shares.iter().map(|drain| format!("drained: {drain}")));
     way
+}
+
+/// Describes an instance that has to do with a name, in words.
+fn describe_instance(instance: &Instance) -> String {
+    let name = instance.alias.as_deref().unwrap_or(&instance.uuid);
+    let reasons = match instance.reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!(": {}", reasons.join(", ")),
+    };
+    let held = instance.services.iter().filter(|service| service.state == "held");
+    let held: String = held.map(|service| format!("; held in {}", service.service)).collect();
+    printable(&format!("instance {name}, {}{reasons}{held}", instance.state))
 }
 
 //--- Differences ---

@@ -6,6 +6,7 @@
 //! Cost: O(types), once.
 
 use super::api::{Failure, ZoneDetail, Zones};
+use crate::source::inventory::Survey;
 use crate::view::diff::Diff;
 use crate::view::history::Versions;
 use crate::view::lookup::Lookup;
@@ -71,7 +72,7 @@ const ZONE: Parameter = Parameter {
 };
 
 /// All paths.
-const PATHS: [Path; 8] = [
+const PATHS: [Path; 9] = [
     Path {
         path: "/api/v1/status",
         operation: "getStatus",
@@ -142,6 +143,25 @@ const PATHS: [Path; 8] = [
         ],
         failures: &[400, 404, 503],
         schema: SchemaGenerator::subschema_for::<Diff>,
+    },
+    Path {
+        path: "/api/v1/zones/{zone}/instances",
+        operation: "listInstances",
+        summary: "Accounts, services and instances of the inventory that a zone is made of: what is held, what is undecided, and why.",
+        parameters: &[
+            &ZONE,
+            &Parameter::query(
+                "name",
+                "Part of the name or UUID of an instance, service or account; all accounts and services, and what is held or undecided, if it is left out.",
+                String::json_schema,
+            ),
+            &Parameter::query("limit", "Accounts, services and instances at most, of each.", |_| {
+                let (usual, most) = super::api::INSTANCES;
+                json_schema!({"type": "integer", "minimum": 0, "maximum": most, "default": usual})
+            }),
+        ],
+        failures: &[400, 404, 503],
+        schema: SchemaGenerator::subschema_for::<Survey>,
     },
     Path {
         path: "/api/v1/lookup",

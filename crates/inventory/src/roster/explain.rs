@@ -85,6 +85,8 @@ pub(super) struct Tally {
     listed: usize,
     undecided: usize,
     reasons: HashMap<Reason, usize>,
+    /// Owner names in forward zones by account: those of one never merge with those of another.
+    pub names: HashMap<Uuid, usize>,
     /// Holds of groups that have some, with the oldest report.
     held: HashMap<GroupKey, (usize, Moment)>,
     pub soft_removals: u64,
@@ -106,6 +108,21 @@ impl Tally {
         for reason in instance.first.iter() {
             if let Some(count) = self.reasons.get_mut(&reason) {
                 *count -= 1;
+            }
+        }
+    }
+
+    /// Counts a name that an account has now.
+    pub(super) fn add_name(&mut self, account: Uuid) {
+        *self.names.entry(account).or_default() += 1;
+    }
+
+    /// Counts a name that an account has no more.
+    pub(super) fn remove_name(&mut self, account: Uuid) {
+        if let Some(names) = self.names.get_mut(&account) {
+            *names -= 1;
+            if *names == 0 {
+                self.names.remove(&account);
             }
         }
     }

@@ -30,29 +30,29 @@ impl Index {
         Index { forward: (0..zones).map(|_| Names::new()).collect(), reverse: HashMap::new() }
     }
 
-    pub(super) fn add(&mut self, place: &Place, name: Name, who: (Uuid, Role)) {
+    /// Adds one with a role at a name. Returns true if the name was not there.
+    pub(super) fn add(&mut self, place: &Place, name: Name, who: (Uuid, Role)) -> bool {
         let names = match place {
             Place::Forward(zone) => &mut self.forward[usize::from(*zone)],
             Place::Reverse(zone) => self.reverse.entry(zone.clone()).or_default(),
         };
         match names.get_mut(&name) {
-            Some(crowd) => crowd.add(who),
-            None => {
-                names.insert(name, Crowd::One(who));
+            Some(crowd) => {
+                crowd.add(who);
+                false
             }
+            None => names.insert(name, Crowd::One(who)).is_none(),
         }
     }
 
-    /// An emptied zone stays: it has its apex.
-    pub(super) fn remove(&mut self, place: &Place, name: &Name, who: (Uuid, Role)) {
+    /// Removes one with a role at a name. Returns true if nobody is left there. An emptied zone stays: it has its apex.
+    pub(super) fn remove(&mut self, place: &Place, name: &Name, who: (Uuid, Role)) -> bool {
         let names = match place {
             Place::Forward(zone) => Some(&mut self.forward[usize::from(*zone)]),
             Place::Reverse(zone) => self.reverse.get_mut(zone),
         };
-        let Some(names) = names else { return };
-        if names.get_mut(name).is_some_and(|crowd| crowd.remove(&who)) {
-            names.remove(name);
-        }
+        let Some(names) = names else { return false };
+        names.get_mut(name).is_some_and(|crowd| crowd.remove(&who)) && names.remove(name).is_some()
     }
 
     fn names(&self, config: &Config, zone: &Name) -> Option<(Option<u16>, &Names)> {

@@ -413,7 +413,10 @@ impl Roster {
                 }
                 for (place, name, role) in names {
                     self.touch(&place, &name);
-                    self.index.add(&place, name, (uuid, role));
+                    let is_new = self.index.add(&place, name, (uuid, role));
+                    if is_new && matches!(place, Place::Forward(_)) {
+                        self.tally.add_name(published.owner);
+                    }
                 }
             }
         }
@@ -438,7 +441,10 @@ impl Roster {
         let mut names = Vec::new();
         published.names(&self.config, uuid, |place, name, role| names.push((place, name, role)));
         for (place, name, role) in names {
-            self.index.remove(&place, &name, (uuid, role));
+            let is_gone = self.index.remove(&place, &name, (uuid, role));
+            if is_gone && matches!(place, Place::Forward(_)) {
+                self.tally.remove_name(published.owner);
+            }
             self.touch(&place, &name);
         }
     }

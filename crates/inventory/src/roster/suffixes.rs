@@ -49,8 +49,8 @@ impl Roster {
     }
 
     /// The login of an account; none if it is unknown.
-    pub fn login(&self, account: Uuid) -> Option<Box<str>> {
-        self.accounts.get(&account).and_then(known).map(|account| account.login.clone())
+    pub fn login(&self, account: Uuid) -> Option<&str> {
+        self.accounts.get(&account).and_then(known).map(|account| &*account.login)
     }
 
     /// A network with its own UUID, or the first network of a pool with that of the pool.

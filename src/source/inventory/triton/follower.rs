@@ -129,6 +129,7 @@ pub struct Follower {
     /// What was told of faults and of elements that fail.
     told_faults: BTreeMap<Part, Failure>,
     told_failing: usize,
+    told_listens: bool,
     last_failure: Option<Failure>,
     proof: Instant,
     changes: Vec<Change>,
@@ -177,6 +178,7 @@ impl Follower {
             faults: BTreeMap::new(),
             told_faults: BTreeMap::new(),
             told_failing: 0,
+            told_listens: false,
             last_failure: None,
             proof: now + PROOF,
             changes: Vec::new(),
@@ -566,6 +568,10 @@ impl Follower {
             self.told_failing = failing;
             let failure = self.last_failure.clone().filter(|_| failing > 0);
             events.push(Event::Partial { elements: failing, failure });
+        }
+        if self.listens != self.told_listens {
+            self.told_listens = self.listens;
+            events.push(Event::Following(self.listens));
         }
         let were_faults = !self.told_faults.is_empty();
         for (part, failure) in &self.faults {

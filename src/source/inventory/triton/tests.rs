@@ -65,6 +65,7 @@ struct World {
     failing: usize,
     /// True if the last word of all is that everything is current.
     is_current: bool,
+    is_following: bool,
     feeder: JoinHandle<()>,
     _folder: tempfile::TempDir,
 }
@@ -93,6 +94,7 @@ impl World {
             failures: Vec::new(),
             failing: 0,
             is_current: false,
+            is_following: false,
             feeder,
             _folder: folder,
         }
@@ -111,6 +113,7 @@ impl World {
                 Event::Current => self.is_current = true,
                 Event::Failed { failure, .. } => self.failures.push(format!("{}: {failure}", failure.label)),
                 Event::Partial { elements, .. } => self.failing = elements,
+                Event::Following(is_following) => self.is_following = is_following,
                 Event::Whole { .. } => panic!("a document"),
             }
         }
