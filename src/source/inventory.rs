@@ -11,13 +11,14 @@
 //! confirmed first (`guard`); all zones of an inventory change in one publication.
 //!
 //! Parts: `plan` what to do, `feeder` the way from feeders, `file`, `url` and `document` those of documents, `triton` that of a datacenter's services, `guard`
-//! documents that look wrong, `session` the steps in order, `orders` those about single instances, `book` what is known, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
+//! documents that look wrong, `session` the steps in order, `orders` those about single instances, `book` what is known, `clock` its time, `zones` versions and serials, `elsewhere` those of secondaries, `depot`
 //! and `files` what outlives the task and the process, `account`, `status` and `survey` what operators see.
 //!
 //! Cost: O(document) for each one that is read; else O(what changes).
 
 mod account;
 mod book;
+mod clock;
 pub mod depot;
 mod document;
 mod elsewhere;

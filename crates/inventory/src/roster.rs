@@ -56,6 +56,9 @@ pub struct Roster {
     nics: HashMap<Mac, Known<Nic>>,
     servers: HashMap<Uuid, Node>,
     reports: HashMap<Uuid, Report>,
+    /// Moments at which reports are looked at, and how many wakes for that have come since old ones were taken away.
+    report_wakes: HashMap<Uuid, Moment>,
+    pushed_report_wakes: usize,
     /// Instances by what they depend on.
     users: HashMap<Use, BTreeSet<Uuid>>,
     index: Index,
@@ -134,7 +137,7 @@ enum Use {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     Server(Uuid),
-    Vm(Uuid),
+    Report(Uuid),
     Group(GroupKey),
     /// The window that is taken as full has passed.
     Opening,
@@ -183,6 +186,8 @@ impl Roster {
             nics: HashMap::new(),
             servers: HashMap::new(),
             reports: HashMap::new(),
+            report_wakes: HashMap::new(),
+            pushed_report_wakes: 0,
             users: HashMap::new(),
             groups: HashMap::new(),
             logins: Claims::default(),
@@ -222,6 +227,7 @@ impl Roster {
     pub fn reconfigure(&mut self, config: Config, now: Moment) {
         // News that waits is damped by what was in service before it.
         let mut touched = self.settle(now).touched;
+        let keeping = std::mem::take(&mut self.keeping);
         let keep = self.keep();
         let (mut other, _) = Roster::restore(config, &keep, self.now.max(now));
         for (zone, names) in self.index.all(&self.config) {
@@ -238,6 +244,8 @@ impl Roster {
         }
         other.tally.carry(&self.tally);
         other.carry_reports(&self.reports);
+        // What has not been written yet still is to be.
+        other.keeping = keeping;
         *self = other;
     }
 

@@ -7,6 +7,7 @@
 //! Cost: O(inventories).
 
 use super::book::Book;
+use super::clock::Clock;
 use crate::state::inventories::{KeptFile, path_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ struct Slots {
 /// Place of what is known of one inventory.
 pub struct Slot {
     book: Mutex<Option<Book>>,
+    pub clock: parking_lot::Mutex<Clock>,
     /// None where nothing is kept on disk.
     pub files: Option<Mutex<Files>>,
     /// File with the name by which services know the feeder, where something is kept.
@@ -56,7 +58,7 @@ impl Depot {
                 Mutex::new(Files { elements: file("elements"), retained: file("retained") })
             });
             let identity = folder.as_ref().map(|folder| path_of(folder, name, "instance"));
-            Arc::new(Slot { book: Mutex::default(), files, identity })
+            Arc::new(Slot { book: Mutex::default(), clock: parking_lot::Mutex::default(), files, identity })
         };
         slots.entry(name.to_owned()).or_insert_with(new).clone()
     }

@@ -59,19 +59,6 @@ struct Summary {
 /// Error: the keeper has gone, or the zones from it, and the task with them.
 pub(super) struct Ended;
 
-/// Moments of the wall clock that never go back.
-#[derive(Default)]
-struct Clock(Moment);
-
-impl Clock {
-    /// The present moment.
-    fn now(&mut self) -> Moment {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.0 = self.0.max(Moment(i64::try_from(now.as_millis()).unwrap_or(i64::MAX)));
-        self.0
-    }
-}
-
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: Arc<InventoryPlan>,
@@ -80,7 +67,6 @@ pub(super) struct Task {
     slot: Arc<Slot>,
     scribe: Scribe,
     guard: Guard,
-    clock: Clock,
     intake: Intake,
     call: Call,
     /// The newest order.
@@ -109,7 +95,6 @@ impl Task {
             scribe: Scribe::new(shared.own.slot.clone()),
             shared,
             guard: Guard::default(),
-            clock: Clock::default(),
             intake,
             call: Call::default(),
             order: 0,
@@ -155,7 +140,7 @@ impl Task {
 
     /// Time at which the clock brings something, or is looked at again.
     fn wake_at(&mut self) -> Instant {
-        let now = self.clock.now();
+        let now = self.slot.clock.lock().now();
         let next = self.next.map_or(LONGEST_SLEEP, |next| next.since(now));
         let next = Instant::now() + next.min(LONGEST_SLEEP);
         self.retry.map_or(next, |retry| retry.min(next))
@@ -174,7 +159,7 @@ impl Task {
 
     /// Finds what is known of the inventory: from the task before, or from disk.
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
-        let now = self.clock.now();
+        let now = self.slot.clock.lock().now();
         let is_known = tokio::task::block_in_place(|| match &mut *self.slot.book() {
             Some(book) => {
                 book.reconfigure(&self.plan, now);
@@ -305,7 +290,7 @@ impl Task {
 
     /// Carries out the orders about single instances that wait, publishes what they change, and answers them.
     async fn take_orders(&mut self) -> Result<(), Ended> {
-        let (now, shared) = (self.clock.now(), self.shared.clone());
+        let (now, shared) = (self.slot.clock.lock().now(), self.shared.clone());
         let settling = self.with_book(|book| shared.own.orders.carry_out(book, now));
         self.publish("an order").await?;
         settling.answer();
@@ -367,7 +352,7 @@ impl Task {
         heard: Instant,
         is_changed: &mut bool,
     ) -> Option<Result<String, String>> {
-        let now = self.clock.now();
+        let now = self.slot.clock.lock().now();
         match event {
             Event::Whole { inventory, serial } => {
                 let served = self.with_book(|book| book.extent());
@@ -486,7 +471,7 @@ impl Task {
         if !self.may_publish {
             return nothing("waits for a complete reading".to_owned());
         }
-        let now = self.clock.now();
+        let now = self.slot.clock.lock().now();
         let unresolved;
         (self.next, unresolved) = self.with_book(|book| (book.settle(now), book.unresolved_networks()));
         self.account.note_unresolved(unresolved);
@@ -561,17 +546,4 @@ impl Task {
 /// The serial of a zone, in words.
 fn serial_text(zone: Option<&Zone>) -> String {
     zone.map_or("none".to_owned(), |zone| zone.soa.serial.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_never_goes_back() {
-        let mut clock = Clock(Moment(i64::MAX - 1));
-        assert_eq!(clock.now(), Moment(i64::MAX - 1));
-        let mut clock = Clock::default();
-        assert!(clock.now() > Moment(1_600_000_000_000));
-    }
 }

@@ -45,6 +45,9 @@ struct KeptReport {
     up: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
+    /// True if its time to live had passed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lapsed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,6 +90,7 @@ impl Roster {
             let report = self.reports.get(&vm).map(|report| KeptReport {
                 up: report.health == Health::Up,
                 ttl_ms: report.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+                lapsed: report.is_lapsed(self.now),
             });
             put(format!("report/{vm}"), report.as_ref().and_then(text));
         }
@@ -163,6 +167,8 @@ impl Roster {
                 Some((uuid, serde_json::from_str(entry.value.as_deref()?).ok()?))
             })
             .collect();
+        // An instance that went and came again has the report of afterwards; one that comes later has its own, too.
+        let reports = std::mem::take(&mut roster.reports);
         for entry in &kept.elements {
             let Some(value) = &entry.value else {
                 roster.unkeep(&entry.key);
@@ -171,6 +177,12 @@ impl Roster {
             match serde_json::from_str::<KeptElement>(value) {
                 Ok(element) => roster.take_element(element),
                 Err(_) => unread += 1,
+            }
+        }
+        for (vm, report) in reports {
+            roster.put_report(vm, report);
+            if roster.vms.contains_key(&vm) {
+                roster.dirty.insert(vm, now);
             }
         }
         for (uuid, seen) in seen {
@@ -264,7 +276,9 @@ impl Roster {
                 let ttl = kept.ttl_ms.map(Duration::from_millis);
                 // Each TTL begins anew: nobody could report while nobody listened.
                 let health = if kept.up { Health::Up } else { Health::Down };
-                self.put_report(vm, Report { health, ttl, until: ttl.map(|ttl| now.plus(ttl)) });
+                // Whoever had fallen silent before is not believed anew.
+                let until = ttl.map(|ttl| if kept.lapsed { now } else { now.plus(ttl) });
+                self.put_report(vm, Report { health, ttl, until });
                 true
             }
             "label" => match value.map(serde_json::from_str) {

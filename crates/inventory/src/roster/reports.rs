@@ -4,14 +4,18 @@
 //! report of being down once that has passed without another: silence is a soft reason, which damping may hold.
 //!
 //! Invariants: an instance has one report at most, and only an instance that is known; each time to live begins anew
-//! after a restart, for nobody could report meanwhile, but not when rules change.
+//! after a restart, for nobody could report meanwhile, but not when rules change, nor one that has passed.
 //!
-//! Cost: O(log wakes) for each report; one that says what the last one said touches nothing else.
+//! Cost: O(log wakes) for each report; one that says what the last one said touches nothing else. However many come, the
+//! wakes for them are at most two for each instance, and some.
 
 use super::{Health, Latest, Roster, Wake};
 use crate::model::{Moment, Uuid};
 use std::collections::HashMap;
 use std::time::Duration;
+
+/// Wakes for reports beside one for each instance, before those that are of no use any more are taken away.
+const SPARE_WAKES: usize = 1024;
 
 /// What was reported last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl Report {
         if self.is_lapsed(now) { Health::Down } else { self.health }
     }
 
-    fn is_lapsed(self, now: Moment) -> bool {
+    pub(super) fn is_lapsed(self, now: Moment) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 }
@@ -82,10 +86,41 @@ impl Roster {
 
     /// Puts a report in the place of another, and looks at the instance when it lapses.
     pub(super) fn put_report(&mut self, vm: Uuid, report: Report) {
-        if let Some(until) = report.until {
-            self.wakes.push(Latest((until, Wake::Vm(vm))));
-        }
         self.reports.insert(vm, report);
+        if let Some(until) = report.until {
+            self.watch_report(vm, until);
+        }
+    }
+
+    /// Looks at the report of an instance at a moment, or before it, where that is to be done anyway.
+    fn watch_report(&mut self, vm: Uuid, until: Moment) {
+        if self.report_wakes.get(&vm).is_some_and(|pending| *pending <= until) {
+            return;
+        }
+        self.report_wakes.insert(vm, until);
+        self.wakes.push(Latest((until, Wake::Report(vm))));
+        self.pushed_report_wakes += 1;
+        if self.pushed_report_wakes > self.vms.len() + SPARE_WAKES {
+            let pending = &self.report_wakes;
+            self.wakes.retain(|Latest((at, wake))| !matches!(wake, Wake::Report(vm) if pending.get(vm) != Some(at)));
+            self.pushed_report_wakes = 0;
+        }
+    }
+
+    /// Looks at the report of an instance: whether it has lapsed, or another came in its place.
+    pub(super) fn wake_report(&mut self, vm: Uuid, at: Moment) {
+        if self.report_wakes.get(&vm) != Some(&at) {
+            return;
+        }
+        self.report_wakes.remove(&vm);
+        match self.reports.get(&vm).and_then(|report| report.until) {
+            Some(until) if until > self.now => self.watch_report(vm, until),
+            Some(until) => {
+                self.keeping.reports.insert(vm);
+                self.dirty.entry(vm).or_insert(until);
+            }
+            None => {}
+        }
     }
 
     /// Goes on with the reports of another, whose times to live go on, too.

@@ -60,9 +60,7 @@ impl Roster {
         {
             match wake {
                 Wake::Server(uuid) => self.judge_server(uuid),
-                Wake::Vm(uuid) => {
-                    self.dirty.entry(uuid).or_insert(at);
-                }
+                Wake::Report(uuid) => self.wake_report(uuid, at),
                 Wake::Group(key) => {
                     self.dirty_groups.insert(key);
                 }
