@@ -161,6 +161,8 @@ fn a_hold_lasts_over_a_restart_and_a_stopped_instance_leaves_at_once() {
     assert_eq!(resolver.addresses("web.svc.acme"), before);
     assert_eq!(resolver.serial(), Some(serial), "nothing has changed");
     site.wait_status("the same are held", |source| source["counts"]["held"] == 2);
+    let told = site.daemon.verb(&["status", ZONE]).stdout;
+    assert!(told.contains("history from serial "), "differences outlive the process: {told}");
     // The damping is for those that report themselves down only.
     let stopped: Vec<_> = down.iter().map(|vm| with(vm.clone(), json!({ "state": "stopped" }))).collect();
     site.write(&stopped);
@@ -357,4 +359,42 @@ fn the_tutorial_leads_to_a_zone() {
         });
     }
     assert!(daemon.is_some(), "the server was started");
+}
+
+/// What was good is served over a restart, too, while the document cannot be had.
+#[test]
+fn a_document_that_is_gone_at_a_restart_removes_nothing() {
+    let mut site = Site::start(&[vm("web1", "acme", 1)], "");
+    let mut resolver = site.resolver();
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    let serial = resolver.serial();
+    std::fs::remove_file(site.file()).unwrap();
+    site.daemon.kill_and_restart(|| {});
+    let mut resolver = site.resolver();
+    wait("the zone is served again", || resolver.serial());
+    site.wait_status("the document is missed", |source| source["reading"] == "failing");
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    assert_eq!(resolver.serial(), serial);
+}
+
+/// Nothing is believed for ever; and nobody who reports an instance brings zones back that have expired.
+#[test]
+fn zones_expire_when_nothing_is_heard_for_long() {
+    let site = Site::start(&[vm("web1", "acme", 1)], "serve_stale = \"12s\"\n");
+    let mut resolver = site.resolver();
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    std::fs::remove_file(site.file()).unwrap();
+    let name = format!("web.svc.acme.{ZONE}");
+    let is_expired = |resolver: &mut Resolver| resolver.ask(&name, rtype::A).rcode() == 2;
+    wait("the zone has expired", || is_expired(&mut resolver).then_some(()));
+    let vms: serde_json::Value =
+        serde_json::from_str(&site.daemon.verb(&["lookup", &name, "--json"]).stdout).unwrap_or_default();
+    let told = vms.to_string();
+    let uuid = told.split("\"uuid\":\"").nth(1).and_then(|rest| rest.get(..36)).map(str::to_owned);
+    if let Some(uuid) = uuid {
+        assert_ne!(site.daemon.verb(&["cns", "report", &uuid, "down"]).code, 0, "it is not served");
+    }
+    assert!(is_expired(&mut resolver));
+    site.write(&[vm("web1", "acme", 1)]);
+    wait("it is back", || (resolver.ask(&name, rtype::A).rcode() == 0).then_some(()));
 }

@@ -119,7 +119,7 @@ async fn order_about(view: &Handle, vm: Uuid, deed: Deed) -> Result<(), String> 
     let found = {
         let config = view.config.load();
         let sources = config.inventories.iter().filter_map(|plan| source_of(view, plan));
-        let mut having = sources.filter(|source| source.instance(vm).is_some());
+        let mut having = sources.filter(|source| tokio::task::block_in_place(|| source.instance(vm).is_some()));
         having.next().map(|source| source.order(deed))
     };
     let order = found.ok_or_else(|| not_found(&vm.to_string()))?;

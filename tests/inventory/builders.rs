@@ -67,3 +67,63 @@ fn a_second_builder_is_told_of() {
     // Ours go on as they were.
     assert!(resolver.serial().is_some_and(|serial| serial < FAR));
 }
+
+/// Neither a reload nor another reading lets a builder forget that nobody has told it what there is.
+#[test]
+fn a_reload_does_not_end_the_wait() {
+    let folder = Folder::new();
+    let secondary = start_secondary(&folder, FAR);
+    let mut free = [Port::reserve(), Port::reserve()];
+    free.iter_mut().for_each(Port::release);
+    let site = Site::start_beside(folder, &[vm("web1", "acme", 1)], "", &[free[0].address()]);
+    let mut resolver = site.resolver();
+    let is_waiting =
+        |source: &serde_json::Value| source["error"].as_str().is_some_and(|text| text.contains("no secondary says"));
+    site.wait_status("it waits", is_waiting);
+    site.notify(&[free[1].address()]);
+    site.write(&[vm("web1", "acme", 1), vm("web2", "acme", 2)]);
+    site.refresh();
+    site.wait_status("it waits again", is_waiting);
+    assert_eq!(resolver.serial(), None);
+    site.notify(&[secondary.address()]);
+    resolver.wait_addresses("web.svc.acme", &[1, 2]);
+    assert_eq!(resolver.serial(), Some(FAR + 1));
+}
+
+/// A zone that waits for what its secondaries have keeps no other from following the inventory.
+#[test]
+fn a_new_zone_waits_alone() {
+    let folder = Folder::new();
+    let secondary = start_secondary(&folder, FAR);
+    let mut free = Port::reserve();
+    free.release();
+    let site = Site::start_beside(folder, &[vm("web1", "acme", 1)], "", &[secondary.address()]);
+    let mut resolver = site.resolver();
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    let serial = resolver.serial().unwrap();
+    let more = "198.51.100.0/24\", \"2001:db8:1:100::/64";
+    site.reverse(more, &[free.address()]);
+    site.write(&[vm("web1", "acme", 1), vm("web2", "acme", 2)]);
+    resolver.wait_addresses("web.svc.acme", &[1, 2]);
+    assert!(resolver.serial().unwrap() > serial);
+    let reverse = "0.0.1.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.";
+    assert_eq!(resolver.ask(reverse, rtype::SOA).rcode(), 2, "it is not there yet");
+    assert_eq!(site.daemon.verb(&["retransfer", ZONE, "--accept"]).code, 0);
+    wait("it is made", || (resolver.ask(reverse, rtype::SOA).rcode() == 0).then_some(()));
+}
+
+/// What is served here is held against what another server has.
+#[test]
+fn a_zone_is_compared_with_that_of_another_server() {
+    let site = Site::start(&[vm("web1", "acme", 1)], "");
+    let mut resolver = site.resolver();
+    resolver.wait_addresses("web.svc.acme", &[1]);
+    let peer = start_secondary(&site.folder, 7);
+    let address = peer.address().to_string();
+    let differing = site.daemon.verb(&["diff", ZONE, "--with", &address]);
+    assert_ne!(differing.code, 0, "{differing:?}");
+    assert!(differing.stdout.contains("web.svc.acme"), "{differing:?}");
+    let own = site.daemon.address().to_string();
+    let equal = site.daemon.verb(&["diff", ZONE, "--with", &own]);
+    assert_eq!(equal.code, 0, "{equal:?}");
+}

@@ -98,6 +98,15 @@ impl Site {
         assert_eq!(reloaded.code, 0, "{reloaded:?}");
     }
 
+    /// Lets the daemon make other reverse zones, and notify others.
+    pub fn reverse(&self, prefixes: &str, secondaries: &[SocketAddr]) {
+        let settings = settings(&self.source, &self.rules, secondaries);
+        let plan = settings.plan.replace("198.51.100.0/24", prefixes);
+        self.daemon.write_settings(&Settings { plan, ..settings });
+        let reloaded = self.daemon.verb(&["reload"]);
+        assert_eq!(reloaded.code, 0, "{reloaded:?}");
+    }
+
     /// Has the inventory read now, whatever comes of it.
     pub fn refresh(&self) {
         self.daemon.verb(&["refresh", ZONE]);

@@ -1,6 +1,5 @@
 //! Reports that outlive what happens to instances, rules and the process.
 
-#[allow(dead_code)]
 mod cases;
 
 use cases::{addressed, member, member_uuid, plain_config};

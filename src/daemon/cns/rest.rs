@@ -230,7 +230,9 @@ impl<'c> Desk<'c> {
 
     /// An instance.
     fn vm(&self, uuid: &str) -> Result<vm::VmReport, Refusal> {
-        let found = Uuid::try_parse(uuid).ok().and_then(|uuid| vm::vm(self.view, self.plan, uuid));
+        // The inventory's task may be at work on what is looked into.
+        let look = |uuid| tokio::task::block_in_place(|| vm::vm(self.view, self.plan, uuid));
+        let found = Uuid::try_parse(uuid).ok().and_then(look);
         found.ok_or_else(|| OrderError::NoInstance.into())
     }
 
@@ -275,9 +277,9 @@ impl<'c> Desk<'c> {
         self.admit(asked, |_| true)?;
         let SuffixesBody { owner_uuid, networks } = read_body(asked)?;
         let source = source_of(self.view, self.plan).ok_or(OrderError::Gone)?;
-        let (owner, login) = (owner_uuid.to_string(), source.login(owner_uuid));
+        let (owner, login) = (owner_uuid.to_string(), tokio::task::block_in_place(|| source.login(owner_uuid)));
         self.admit(asked, |scope| scope.has(Some(&owner), login.as_deref()))?;
-        match source.suffixes(owner_uuid, &networks) {
+        match tokio::task::block_in_place(|| source.suffixes(owner_uuid, &networks)) {
             Ok(suffixes) => Ok(json!({ "suffixes": suffixes.iter().map(plain).collect::<Vec<_>>() })),
             Err(error @ Unknown::Owner(_)) => Err(Refusal::Plain(404, error.to_string())),
             Err(error @ Unknown::Network(_)) => Err(Refusal::Plain(422, error.to_string())),

@@ -112,8 +112,9 @@ pub struct Book {
     touched: HashMap<Name, HashSet<Name>>,
     /// Time of the last good reading.
     heard: Instant,
-    /// Serials that others have of zones without a version here.
+    /// Serials that others have of zones without a version here, and zones that are not made before that is known.
     elsewhere: HashMap<Name, Serial>,
+    waiting: HashSet<Name>,
     is_complete: bool,
     /// Entries of what was kept that could not be read.
     faults: usize,
@@ -147,6 +148,7 @@ impl Book {
             touched: HashMap::new(),
             heard: Instant::now(),
             elsewhere: HashMap::new(),
+            waiting: HashSet::new(),
             is_complete: false,
             faults: faults + unread,
         }
@@ -187,9 +189,27 @@ impl Book {
         told.collect()
     }
 
-    /// Notes that others have a version of a zone; the first one made here is newer.
-    pub fn note_elsewhere(&mut self, zone: Name, serial: Serial) {
-        self.elsewhere.insert(zone, serial);
+    /// Lets zones wait until it is known what others have of them; all others are made.
+    pub fn wait_for(&mut self, zones: HashSet<Name>) {
+        self.waiting = zones;
+    }
+
+    /// Lets no zone wait. False: none did.
+    pub fn wait_for_nothing(&mut self) -> bool {
+        !std::mem::take(&mut self.waiting).is_empty()
+    }
+
+    /// The zones that wait.
+    pub fn waiting(&self) -> &HashSet<Name> {
+        &self.waiting
+    }
+
+    /// Notes what others have of a zone, which waits no longer; the first version made here is newer.
+    pub fn note_elsewhere(&mut self, zone: Name, serial: Option<Serial>) {
+        self.waiting.remove(&zone);
+        if let Some(serial) = serial {
+            self.elsewhere.insert(zone, serial);
+        }
     }
 
     /// Notes that everything was read to its end.
@@ -280,7 +300,7 @@ impl Book {
         now: Moment,
     ) -> Result<Vec<NewVersion>, ZoneError> {
         let mut made = Vec::new();
-        for (origin, apex) in plan.apexes() {
+        for (origin, apex) in plan.apexes().filter(|(origin, _)| !self.waiting.contains(*origin)) {
             let base = base(origin);
             let is_known = match (&base, self.versions.get(origin)) {
                 (Some(base), Some(version)) => Arc::ptr_eq(version.soa_rrset(), base.soa_rrset()),

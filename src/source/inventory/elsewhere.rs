@@ -2,7 +2,7 @@
 //!
 //! A builder that has lost its state knows neither what it has published nor when. Its secondaries do: before it makes a
 //! zone of which it has no version, they are asked for theirs, and the first serial is above the newest. Where none of
-//! them answers it waits, because secondaries take nothing that is older than what they have (RFC 1982); a zone without
+//! them answers that zone waits, because secondaries take nothing that is older than what they have (RFC 1982); a zone without
 //! secondaries waits for nobody, and neither does an operator who accepts.
 //!
 //! A serial above ours that a secondary has later is not ours: another builder makes the same zone.

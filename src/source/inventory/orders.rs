@@ -108,11 +108,11 @@ impl Orders {
 }
 
 impl Settling {
-    /// Answers everyone, now that it is published.
-    pub(super) fn answer(self) {
+    /// Answers everyone, now that it is published, or that it is certain that this takes longer.
+    pub(super) fn answer(self, is_served: bool) {
         for (done, result) in self.0 {
             // Whoever asked may have gone.
-            let _ = done.send(result);
+            let _ = done.send(result.and(if is_served { Ok(()) } else { Err(OrderError::Late) }));
         }
     }
 }

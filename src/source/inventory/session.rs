@@ -3,7 +3,8 @@
 //! Events that wait together are one batch, which is settled once: changes of instances, accounts and networks, and
 //! then what the clock brings, as the end of a hold. Timers go on whatever becomes of the feeder.
 //!
-//! Invariants: at most one update is on the way to the keeper, and has all zones of the inventory; before the first
+//! Invariants: at most one update is on the way to the keeper, and has all zones of the inventory but those that wait for
+//! what their secondaries have; before the first
 //! complete reading, zones are made of kept elements only where those cannot be older than the zones; what is published
 //! was kept on disk before, as far as there is one; an order to accept holds for the reading that it was given for,
 //! whatever becomes of that; a time is never earlier than one that was used before.
@@ -14,7 +15,7 @@ use super::Shared;
 use super::account::Account;
 use super::book::Book;
 use super::depot::Slot;
-use super::elsewhere;
+use super::elsewhere::{self, Found};
 use super::feeder::{Event, Failure, Intake, Order, Told};
 use super::files::Scribe;
 use super::guard::{Extent, Guard, Limits};
@@ -25,10 +26,11 @@ use crate::source::requests::Call;
 use crate::source::{News, WakeKind};
 use crate::zone::Zone;
 use inventory::model::Moment;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 use wire::name::Name;
@@ -42,6 +44,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(30);
 /// Pause before another attempt to read what is kept, where the disk refuses it.
 const PAUSE_AFTER_DISK: Duration = Duration::from_secs(5);
+/// Time between two counts of what is known.
+const BETWEEN_SURVEYS: Duration = Duration::from_secs(2);
 /// Pause before secondaries that did not answer are asked again.
 const PAUSE_AFTER_SILENCE: Duration = Duration::from_secs(5);
 /// Accounts whose names are counted in metrics.
@@ -54,6 +58,8 @@ struct Summary {
     text: String,
     /// True if the keeper was told of all zones.
     is_sent: bool,
+    /// True if the zones are what is known of the inventory, whether that was sent now or before.
+    is_served: bool,
 }
 
 /// Error: the keeper has gone, or the zones from it, and the task with them.
@@ -83,6 +89,10 @@ pub(super) struct Task {
     serial: Option<Serial>,
     /// True if zones can be made of what is known.
     may_publish: bool,
+    /// The question to secondaries which serials they have of zones that wait for that.
+    asking: JoinSet<HashMap<Name, Found>>,
+    /// Time at which networks that are named in vain, and the names of accounts, are counted again.
+    survey: Instant,
 }
 
 impl Task {
@@ -105,6 +115,8 @@ impl Task {
             retry: None,
             serial: None,
             may_publish: false,
+            asking: JoinSet::new(),
+            survey: Instant::now(),
         }
     }
 
@@ -126,6 +138,7 @@ impl Task {
                 },
                 () = self.shared.inbox.rung() => self.take_call(),
                 () = self.shared.own.orders.rung() => self.take_orders().await?,
+                Some(found) = self.asking.join_next() => self.take_serials(found.unwrap_or_default()).await?,
                 () = sleep_until(due.unwrap_or(clock)), if due.is_some() => self.look_again(),
                 () = sleep_until(clock) => self.pass_time().await?,
                 () = self.shared.facilities.updates.closed() => return Err(Ended),
@@ -171,8 +184,8 @@ impl Task {
         });
         if !is_known {
             self.restore(now).await?;
-            self.ask_elsewhere().await?;
         }
+        self.begin_to_ask();
         // Zones that Triton's services feed may be newer than what is kept of them; and what was lost, or was never there,
         // must not take away what is served.
         let is_document = self.plan.feeder.is_document();
@@ -184,9 +197,6 @@ impl Task {
             self.with_book(|book| book.settle(now));
         }
         self.account.note_counts(self.with_book(|book| book.counts()));
-        if self.plan.accounting {
-            self.account.note_names(&self.with_book(|book| book.names_by_account(MOST_ACCOUNTS)));
-        }
         self.publish("what was kept").await.map(drop)
     }
 
@@ -224,51 +234,61 @@ impl Task {
         Ok(())
     }
 
-    /// Learns the serials that secondaries have of zones without a version here: waits until one of each zone's answers, or
-    /// until an operator accepts whatever they have.
-    async fn ask_elsewhere(&mut self) -> Result<(), Ended> {
+    //--- Serials elsewhere ---
+
+    /// Lets zones without a version here wait for what their secondaries have, and asks these.
+    fn begin_to_ask(&mut self) {
+        let root = self.shared.facilities.publisher.load();
+        let is_unknown = |zone: &Name| root.get(zone).is_none_or(|served| served.zone.is_none());
+        let zones = self.plan.apexes().filter(|(zone, apex)| !apex.secondaries.is_empty() && is_unknown(zone));
+        let zones: HashSet<Name> = zones.map(|(zone, _)| zone.clone()).collect();
+        drop(root);
+        self.with_book(|book| book.wait_for(zones));
+        self.ask_elsewhere(Duration::ZERO);
+    }
+
+    /// Asks the secondaries of the zones that wait, after a pause.
+    fn ask_elsewhere(&mut self, pause: Duration) {
         let plan = self.plan.clone();
-        while self.accept.is_none() {
-            let root = self.shared.facilities.publisher.load();
-            let is_unknown = |zone: &Name| root.get(zone).is_none_or(|served| served.zone.is_none());
-            let zones = plan.apexes().filter(|(zone, apex)| !apex.secondaries.is_empty() && is_unknown(zone));
-            let zones: Vec<_> = zones.map(|(zone, apex)| (zone, &apex.secondaries[..])).collect();
-            drop(root);
-            let found = tokio::select! {
-                found = elsewhere::ask(zones, |_, _, _| ()) => found,
-                () = self.shared.facilities.updates.closed() => return Err(Ended),
-            };
-            let mut silent = Vec::new();
-            for (zone, found) in found {
-                match found.newest {
-                    Some((serial, address)) => {
-                        info!(
-                            zone = self.account.zone(),
-                            "{address} has serial {serial} of {zone}; what is made here is newer"
-                        );
-                        self.with_book(|book| book.note_elsewhere(zone, serial));
-                    }
-                    None if found.is_answered => {}
-                    None => silent.push(zone.to_string()),
-                }
+        let waiting = self.with_book(|book| book.waiting().clone());
+        if waiting.is_empty() {
+            return;
+        }
+        self.asking.spawn(async move {
+            tokio::time::sleep(pause).await;
+            let zones = plan.apexes().filter(|(zone, _)| waiting.contains(*zone));
+            elsewhere::ask(zones.map(|(zone, apex)| (zone, &apex.secondaries[..])), |_, _, _| ()).await
+        });
+    }
+
+    /// Takes in which serials secondaries have. Zones of which one has answered are made, above the newest; others wait
+    /// for the next answer, or for an operator who accepts whatever they have.
+    async fn take_serials(&mut self, found: HashMap<Name, Found>) -> Result<(), Ended> {
+        let mut is_any = false;
+        for (zone, found) in found {
+            if let Some((serial, address)) = found.newest {
+                info!(
+                    zone = self.account.zone(),
+                    "{address} has serial {serial} of {zone}; what is made here is newer"
+                );
             }
-            if silent.is_empty() {
-                return Ok(());
+            if found.is_answered {
+                is_any = true;
+                self.with_book(|book| book.note_elsewhere(zone, found.newest.map(|(serial, _)| serial)));
             }
+        }
+        let mut silent: Vec<String> = self.with_book(|book| book.waiting().iter().map(Name::to_string).collect());
+        if !silent.is_empty() {
             silent.sort_unstable();
             let text = format!(
-                "no secondary says which serial it has of {}; zones are made once one answers, or at \"aggregator retransfer --accept {}\"",
+                "no secondary says which serial it has of {}, or none with a valid answer; it is made once one does, or at \"aggregator retransfer --accept {}\"",
                 silent.join(" and "),
                 self.account.zone()
             );
             self.fail(&Failure::new("serial", text), Some(PAUSE_AFTER_SILENCE));
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE_AFTER_SILENCE) => {}
-                () = self.shared.inbox.rung() => self.take_call(),
-                () = self.shared.facilities.updates.closed() => return Err(Ended),
-            }
+            self.ask_elsewhere(PAUSE_AFTER_SILENCE);
         }
-        Ok(())
+        if is_any { self.publish("what secondaries have").await.map(drop) } else { Ok(()) }
     }
 
     /// Looks into the book, which is there once the task has begun.
@@ -285,6 +305,9 @@ impl Task {
         self.look_again();
         if kind == Some(WakeKind::Retransfer { accept: true }) {
             self.accept = Some(self.order);
+            if self.with_book(Book::wait_for_nothing) {
+                self.retry = Some(Instant::now());
+            }
         }
     }
 
@@ -292,8 +315,8 @@ impl Task {
     async fn take_orders(&mut self) -> Result<(), Ended> {
         let (now, shared) = (self.slot.clock.lock().now(), self.shared.clone());
         let settling = self.with_book(|book| shared.own.orders.carry_out(book, now));
-        self.publish("an order").await?;
-        settling.answer();
+        let summary = self.publish("an order").await?;
+        settling.answer(summary.is_served);
         Ok(())
     }
 
@@ -367,7 +390,7 @@ impl Task {
                 self.touched = None;
                 self.note_serial(serial);
                 self.with_book(|book| book.replace(*inventory, now));
-                self.may_publish = true;
+                (self.may_publish, self.survey) = (true, Instant::now());
                 self.account.note_good(true);
                 *is_changed = true;
                 Some(Ok("read".to_owned()))
@@ -381,7 +404,7 @@ impl Task {
                 self.note_heard(heard);
                 self.touched = None;
                 self.with_book(Book::complete);
-                self.may_publish = true;
+                (self.may_publish, self.survey) = (true, Instant::now());
                 self.account.note_good(true);
                 *is_changed = true;
                 Some(Ok("listed".to_owned()))
@@ -460,23 +483,29 @@ impl Task {
             self.touched = Some(Instant::now());
             self.scribe.touch().await;
         }
-        let news = self.plan.zones().map(|zone| (zone.clone(), News::Current)).collect();
+        let waiting = self.with_book(|book| book.waiting().clone());
+        let zones = self.plan.zones().filter(|zone| !waiting.contains(*zone));
+        let news = zones.map(|zone| (zone.clone(), News::Current)).collect();
         self.shared.facilities.send(news, self.heard).await.map(drop).ok_or(Ended)
     }
 
     /// Settles what has changed, keeps it, and sends the keeper new versions.
     async fn publish(&mut self, cause: &str) -> Result<Summary, Ended> {
-        let nothing = |text: String| Ok(Summary { text, is_sent: false });
+        let nothing = |text: String, is_served: bool| Ok(Summary { text, is_sent: false, is_served });
         self.retry = None;
-        if !self.may_publish {
-            return nothing("waits for a complete reading".to_owned());
+        // Zones have expired where nothing was heard for long, and no order brings them back.
+        let is_stale = self.heard.elapsed() >= self.plan.serve_stale;
+        if self.may_publish && !is_stale {
+            let now = self.slot.clock.lock().now();
+            self.next = self.with_book(|book| book.settle(now));
+            self.survey();
         }
-        let now = self.slot.clock.lock().now();
-        let unresolved;
-        (self.next, unresolved) = self.with_book(|book| (book.settle(now), book.unresolved_networks()));
-        self.account.note_unresolved(unresolved);
         let error = self.scribe.keep().await;
         self.account.note_state(error);
+        if !self.may_publish || is_stale {
+            return nothing("waits for a complete reading".to_owned(), false);
+        }
+        let now = self.slot.clock.lock().now();
         let root = self.shared.facilities.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
         let (plan, serial) = (&self.plan, self.serial);
@@ -491,15 +520,28 @@ impl Task {
                 let failure = Failure::new("zone", format!("the inventory makes no zone: {error}"));
                 self.fail(&failure, None);
                 self.retry = Some(Instant::now() + PAUSE_AFTER_REFUSAL);
-                return nothing(failure.text);
+                return nothing(failure.text, false);
             }
         };
         let main = base(self.plan.main_zone());
         drop(root);
         if changed.is_empty() {
-            return nothing(format!("serial {}, current", serial_text(main.as_deref())));
+            return nothing(format!("serial {}, current", serial_text(main.as_deref())), true);
         }
         self.send(changed, main, cause).await
+    }
+
+    /// Counts what is known by more than what has changed: now and then only.
+    fn survey(&mut self) {
+        let now = Instant::now();
+        if now < self.survey {
+            return;
+        }
+        self.survey = now + BETWEEN_SURVEYS;
+        self.account.note_unresolved(self.with_book(|book| book.unresolved_networks()));
+        if self.plan.accounting {
+            self.account.note_names(&self.with_book(|book| book.names_by_account(MOST_ACCOUNTS)));
+        }
     }
 
     /// Sends the keeper new versions and waits until they are published.
@@ -513,13 +555,14 @@ impl Task {
                 warn!(zone = self.account.zone(), "a new version of {zone} is not taken: {excess}");
                 self.with_book(Book::forget_versions);
                 self.retry = Some(Instant::now() + PAUSE_AFTER_REFUSAL);
-                return Ok(Summary { text: format!("not taken: {excess}"), is_sent: false });
+                return Ok(Summary { text: format!("not taken: {excess}"), is_sent: false, is_served: false });
             }
             claims.push((claim, base.clone()));
         }
         self.account.note_memory(None);
-        let sent: HashSet<Name> = changed.iter().map(|version| version.zone.clone()).collect();
-        let unchanged = self.plan.zones().filter(|zone| !sent.contains(*zone));
+        let mut others = self.with_book(|book| book.waiting().clone());
+        others.extend(changed.iter().map(|version| version.zone.clone()));
+        let unchanged = self.plan.zones().filter(|zone| !others.contains(*zone));
         let mut news: Vec<_> = unchanged.map(|zone| (zone.clone(), News::Current)).collect();
         let from = serial_text(main.as_deref());
         let (mut text, mut names) = (format!("serial {from}, current"), 0);
@@ -539,7 +582,7 @@ impl Task {
             claim.note_published(before);
         }
         info!(zone = self.account.zone(), names, cause, "inventory published, {text}");
-        Ok(Summary { text, is_sent: true })
+        Ok(Summary { text, is_sent: true, is_served: true })
     }
 }
 
