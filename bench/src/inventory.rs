@@ -119,9 +119,10 @@ fn vm(number: usize, change: usize) -> Value {
     })
 }
 
-/// Its address; another one after each change.
+/// Its address; another one after each change, and never the first one again.
 fn address(number: usize, change: usize) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 + ((change % 64) << 18 | number) as u32)
+    let version = if change == 0 { 0 } else { 1 + (change - 1) % 63 };
+    Ipv4Addr::from(0x0a00_0000 + (version << 18 | number) as u32)
 }
 
 fn uuid(number: usize) -> String {

@@ -119,6 +119,8 @@ pub struct Follower {
     was_listed: bool,
     /// Elements without which the listing is not complete.
     awaited: HashSet<Key>,
+    /// True if anything was kept of an earlier run.
+    has_kept: bool,
     /// Interfaces that VMAPI tells too little of, and whose they are.
     unclear: HashMap<Mac, (Uuid, Interface)>,
     /// Elements that were asked for singly, and that no list has had since.
@@ -158,6 +160,7 @@ impl Follower {
             signals,
             accounts,
             queue: Queue::default(),
+            has_kept: !known.is_empty(),
             sightings: Sightings::new(known),
             timers: [
                 timer(List::Servers, SERVERS),
@@ -486,8 +489,9 @@ impl Follower {
             Err(error) => {
                 self.last_failure = Some(error.failure(Services::name_of(key)));
                 self.queue.failed(key, Instant::now());
-                // An account that is kept is as good as told: UFDS may be away for long.
-                if matches!(key, Key::Account(_)) && self.sightings.has(key) {
+                // UFDS may be away for long. An account that is kept is as good as told; and what was served goes on for
+                // all others, whatever becomes of an account that is new.
+                if matches!(key, Key::Account(_)) && (self.has_kept || self.sightings.has(key)) {
                     self.awaited.remove(&key);
                 }
                 return;
