@@ -2,45 +2,15 @@
 
 mod cases;
 
-use cases::{ACME, EXTERNAL, account, addressed, member, member_uuid, network, plain_config, records};
-use inventory::config::{Config, ForwardZone, Reverse, ReverseZone};
-use inventory::model::{
-    Change, Element, Inventory, Key, Metadata, Moment, Server, ServerStatus, State, Tag, TagValue, Uuid, Vm,
+use cases::{
+    ACME, EXTERNAL, NOW, account, addressed, after, has, member, member_uuid, names, network, plain_config, put,
+    records, roster, tagged,
 };
+use inventory::config::{Config, ForwardZone, Reverse, ReverseZone};
+use inventory::model::{Change, Element, Inventory, Key, Metadata, Moment, Server, ServerStatus, State, Uuid, Vm};
 use inventory::roster::{Health, Roster};
 use std::time::Duration;
 use wire::name::Name;
-
-const NOW: Moment = Moment(1_700_000_000_000);
-
-fn after(seconds: u64) -> Moment {
-    NOW.plus(Duration::from_secs(seconds))
-}
-
-fn roster(config: Config, inventory: Inventory) -> Roster {
-    let mut roster = Roster::new(config, NOW);
-    roster.replace(inventory, NOW);
-    roster.settle(NOW);
-    roster
-}
-
-fn put(roster: &mut Roster, vm: Vm, now: Moment) {
-    roster.apply(Change::Put(Element::Vm(vm)), now);
-}
-
-fn tagged(number: u8, tag: &str) -> Vm {
-    Vm { tags: [(Tag::Services, TagValue::Text(tag.into()))].into(), ..member(number) }
-}
-
-/// The names of the forward zone.
-fn names(roster: &Roster) -> Vec<String> {
-    records(roster).remove("dc1.cns.example.com").unwrap_or_default().into_keys().collect()
-}
-
-fn has(roster: &Roster, name: &str, record: &str) -> bool {
-    let zones = records(roster);
-    zones.get("dc1.cns.example.com").and_then(|names| names.get(name)).is_some_and(|texts| texts.contains(record))
-}
 
 #[test]
 fn logins_that_sanitise_alike_have_one_owner_who_keeps_the_label() {
