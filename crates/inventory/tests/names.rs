@@ -57,6 +57,22 @@ fn the_uuid_of_an_account_beats_a_login_spelt_like_it() {
 }
 
 #[test]
+fn an_alias_that_is_a_uuid_counts_once_its_instance_has_another_account() {
+    let mut inventory = addressed(1);
+    inventory.accounts.push(account(OTHER, "other"));
+    inventory.vms[0].alias = Some(member_uuid(2).to_string().into());
+    let mut roster = roster(plain_config(), inventory);
+    let name = format!("{}.inst.{ACME}", member_uuid(2));
+    for (owner, number) in [(ACME, 2), (OTHER, 1), (ACME, 2)] {
+        put(&mut roster, Vm { owner: Some(owner.parse().unwrap()), ..member(2) }, NOW);
+        roster.settle(NOW);
+        let zone = &records(&roster)["dc1.cns.example.com"];
+        let addresses: Vec<&String> = zone[&name].iter().filter(|record| record.starts_with("A ")).collect();
+        assert_eq!(addresses, [&format!("A 198.51.100.{number}")], "{owner}");
+    }
+}
+
+#[test]
 fn srv_ptr_and_challenge_use_the_names_that_are_left() {
     let mut roster = roster(plain_config(), addressed(0));
     for number in [1, 2] {

@@ -117,10 +117,10 @@ impl Roster {
         if let Some(former) = former.filter(|former| Some(*former) != stays) {
             self.unuse(uuid, vec![Use::Account(former)]);
         }
-        if before.is_some() != draft.published.is_some() {
+        if owner != former {
             // An alias with the text of this UUID may be used, or no more.
-            let owner = owner.or(before.map(|before| before.owner));
-            self.dirty_aliases.extend(owner.map(|owner| (owner, uuid.to_string().into())));
+            let owners = owner.into_iter().chain(former);
+            self.dirty_aliases.extend(owners.map(|owner| (owner, uuid.to_string().into())));
         }
         drafts.insert(uuid, draft.published);
     }
