@@ -267,11 +267,13 @@ impl Roster {
         if !is_forward || !owner.is_within(zone) {
             return BTreeSet::new();
         }
-        let own = owner.label_count() - zone.label_count();
-        let labels =
-            labels(owner.as_wire()).take(own).map(|label| String::from_utf8_lossy(label).to_ascii_lowercase().into());
-        let labels: Vec<Box<str>> = labels.skip_while(|label: &Box<str>| **label == *"_acme-challenge").collect();
-        let [front @ .., kind, account] = &labels[..] else { return BTreeSet::new() };
+        let own = labels(owner.as_wire()).take(owner.label_count() - zone.label_count());
+        let own: Vec<Box<str>> = own.map(|label| String::from_utf8_lossy(label).to_ascii_lowercase().into()).collect();
+        let [front @ .., kind, account] = &own[..] else { return BTreeSet::new() };
+        let front = match front {
+            [first, rest @ ..] if **first == *"_acme-challenge" => rest,
+            _ => front,
+        };
         let has_name = |vm: &Vm| match &**kind {
             "inst" => self.is_headed(vm, front),
             "svc" => self.serves(vm, front),
