@@ -9,7 +9,7 @@ use inventory::damping::Group;
 use inventory::model::{
     Change, Element, Inventory, Key, Metadata, Moment, Server, ServerStatus, State, Tag, TagValue, Uuid,
 };
-use inventory::roster::{Health, Roster};
+use inventory::roster::{Explanation, Health, Reported, Roster};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -235,6 +235,17 @@ fn start(now: Moment) -> Roster {
     roster
 }
 
+/// What is told of each instance, but for moments that a restart makes anew.
+fn told(roster: &Roster) -> Vec<Explanation> {
+    let all = (1..12).filter_map(|number| roster.explain(member_uuid(number)));
+    all.map(|told| Explanation {
+        undecided: told.undecided.map(|(reason, _)| (reason, Moment::default())),
+        report: told.report.map(|report| Reported { until: None, ..report }),
+        ..told
+    })
+    .collect()
+}
+
 fn is_address(record: &str) -> bool {
     record.starts_with("A ") || record.starts_with("AAAA ")
 }
@@ -343,6 +354,7 @@ proptest! {
                 again.settle(now);
                 if !has_lapsed(&roster) {
                     prop_assert_eq!(records(&again), before.clone());
+                    prop_assert_eq!(told(&again), told(&roster));
                 }
             }
         }

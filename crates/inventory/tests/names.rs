@@ -73,6 +73,27 @@ fn an_alias_that_is_a_uuid_counts_once_its_instance_has_another_account() {
 }
 
 #[test]
+fn an_instance_that_cannot_be_judged_follows_the_login_of_its_account() {
+    let config = Config { use_login: true, ..plain_config() };
+    let mut roster = roster(config, addressed(0));
+    // The label stays the account's, for it may come again.
+    roster.apply(Change::Gone(Key::Account(ACME.parse().unwrap())), NOW);
+    roster.apply(Change::Put(Element::Account(account(OTHER, "jim-smith"))), NOW);
+    roster.settle(NOW);
+    roster.apply(Change::Put(Element::Account(account(ACME, "jim.smith"))), NOW);
+    put(&mut roster, member(1), NOW);
+    roster.settle(NOW);
+    assert_eq!(reasons(&roster, 1), ["login_conflict"]);
+    roster.apply(Change::Gone(Key::Network(EXTERNAL.parse().unwrap())), NOW);
+    roster.settle(NOW);
+    assert_eq!(reasons(&roster, 1), ["unknown_network", "login_conflict"]);
+    roster.apply(Change::Put(Element::Account(account(ACME, "acme"))), NOW);
+    roster.settle(NOW);
+    assert_eq!(reasons(&roster, 1), ["unknown_network"]);
+    assert!(has(&roster, "web1.inst.acme", "A 198.51.100.1") && has(&roster, "web.svc.acme", "A 198.51.100.1"));
+}
+
+#[test]
 fn srv_ptr_and_challenge_use_the_names_that_are_left() {
     let mut roster = roster(plain_config(), addressed(0));
     for number in [1, 2] {
@@ -260,6 +281,11 @@ fn an_instance_has_10_000_records_its_own_names_first() {
             assert_eq!(records(&roster)["dc1.cns.example.com"][&format!("{own}.inst.{account}")].len(), 65);
         }
     }
+    // Another look at it finds the same.
+    roster.apply(Change::Put(Element::Account(account(ACME, "Acme"))), NOW);
+    roster.settle(NOW);
+    assert_eq!(reasons(&roster, 1), ["too_many"]);
+    assert_eq!(roster.counts().reasons["too_many"], 1);
     // Fewer addresses, and all fit.
     put(&mut roster, tagged(1, &services.join(",")), NOW);
     roster.settle(NOW);

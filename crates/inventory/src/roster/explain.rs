@@ -102,13 +102,13 @@ impl Tally {
     pub(super) fn add(&mut self, instance: &Instance) {
         self.listed += usize::from(instance.instance);
         self.undecided += usize::from(instance.undecided.is_some());
-        instance.first.iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
+        instance.reasons().0.iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
     }
 
     pub(super) fn remove(&mut self, instance: &Instance) {
         self.listed -= usize::from(instance.instance);
         self.undecided -= usize::from(instance.undecided.is_some());
-        for reason in instance.first.iter() {
+        for reason in instance.reasons().0.iter() {
             if let Some(count) = self.reasons.get_mut(&reason) {
                 *count -= 1;
             }
@@ -191,7 +191,7 @@ impl Roster {
         let instance = self.vms.get(&vm)?;
         let published = instance.published.as_deref();
         let (mut names, mut addressed) = (Vec::new(), Vec::new());
-        let (mut first, mut all) = (instance.first, instance.all);
+        let (mut first, mut all) = instance.reasons();
         if let Some(published) = published {
             let is_in = |service: u8| published.services.get(usize::from(service)).is_some_and(|offer| offer.is_in);
             published.names(&self.config, vm, |place, name, role| match place {

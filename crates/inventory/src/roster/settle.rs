@@ -86,6 +86,8 @@ impl Roster {
             Ok(draft) => draft,
             Err(reason) => {
                 self.set_undecided(uuid, reason);
+                // Its labels may be others by now, or another's.
+                self.stale.insert(uuid);
                 self.recall_published(uuid, drafts);
                 return;
             }
@@ -399,16 +401,16 @@ impl Roster {
             published
         });
         let is_same = instance.published == published;
+        let mut is_cut = instance.is_cut;
         if !is_same {
+            is_cut = false;
             let before = self.vms.get_mut(&uuid).and_then(|instance| instance.published.take());
             if let Some(before) = before {
                 self.withdraw_names(uuid, &before);
             }
             if let Some(published) = &published {
                 let mut names = Vec::new();
-                if !published.names(&self.config, uuid, |place, name, role| names.push((place, name, role))) {
-                    faults.push(Reason::TooMany);
-                }
+                is_cut = !published.names(&self.config, uuid, |place, name, role| names.push((place, name, role)));
                 for (place, name, role) in names {
                     self.touch(&place, &name);
                     let is_new = self.index.add(&place, name, (uuid, role));
@@ -421,15 +423,12 @@ impl Roster {
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
         self.tally.remove(instance);
         instance.published = published;
+        instance.is_cut = is_cut;
         if !is_same || !faults.is_empty() {
             instance.first.set(Reason::LoginConflict, faults.contains(&Reason::LoginConflict));
             instance.first.set(Reason::AliasConflict, faults.contains(&Reason::AliasConflict));
             instance.all.set(Reason::LoginConflict, faults.contains(&Reason::LoginConflict));
             instance.all.set(Reason::AliasConflict, faults.contains(&Reason::AliasConflict));
-            if faults.contains(&Reason::TooMany) {
-                instance.first.add(Reason::TooMany);
-                instance.all.add(Reason::TooMany);
-            }
         }
         self.tally.add(instance);
     }
