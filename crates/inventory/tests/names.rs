@@ -94,6 +94,26 @@ fn an_instance_that_cannot_be_judged_follows_the_login_of_its_account() {
 }
 
 #[test]
+fn the_login_of_an_account_that_is_gone_outlives_a_restart() {
+    let config = Config { use_login: true, ..plain_config() };
+    let mut inventory = addressed(1);
+    inventory.accounts.push(account(OTHER, "other"));
+    let mut roster = roster(config.clone(), inventory);
+    let mut kept = roster.keep();
+    // The one instance leaves the account and another joins it, before it is gone: as told, there is always one.
+    put(&mut roster, member(2), NOW);
+    put(&mut roster, Vm { owner: Some(OTHER.parse().unwrap()), ..member(1) }, NOW);
+    roster.settle(NOW);
+    roster.apply(Change::Gone(Key::Account(ACME.parse().unwrap())), NOW);
+    roster.settle(NOW);
+    kept.elements.extend(roster.keep_changes().elements);
+    let (mut again, _) = Roster::restore(config, &kept, NOW);
+    again.settle(NOW);
+    assert!(has(&again, "web2.inst.acme", "A 198.51.100.2"));
+    assert_eq!(records(&again), records(&roster));
+}
+
+#[test]
 fn srv_ptr_and_challenge_use_the_names_that_are_left() {
     let mut roster = roster(plain_config(), addressed(0));
     for number in [1, 2] {
