@@ -4,7 +4,7 @@ mod cases;
 
 use cases::{ACME, NOW, addressed, member, member_uuid, plain_config, put, roster};
 use inventory::config::Config;
-use inventory::model::{Change, Element, State, Tag, TagValue, Uuid, Vm};
+use inventory::model::{Account, Change, Element, Interface, Key, State, Tag, TagValue, Uuid, Vm};
 use inventory::roster::Roster;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,43 +25,55 @@ fn told(roster: &Roster, relative: &str) -> Vec<(Uuid, Vec<&'static str>)> {
     told.into_iter().map(|instance| (instance.uuid, instance.reasons)).collect()
 }
 
+fn numbered(number: u32) -> Uuid {
+    Uuid::from_u128(u128::from(number))
+}
+
 #[test]
 fn members_of_a_large_set_are_in_all_its_types_or_in_none() {
-    let number = |number: u32| Vm {
-        uuid: Uuid::from_u128(u128::from(number)),
-        alias: None,
-        nics: [inventory::model::Interface {
-            addresses: [IpAddr::from(Ipv4Addr::from(0xc633_0000 + number))].into(),
-            ..member(1).nics[0].clone()
-        }]
-        .into(),
-        ..member(1)
-    };
-    let mut inventory = addressed(0);
-    inventory.vms = (1..=1500).map(number).collect();
-    let mut roster = roster(plain_config(), inventory);
-    let service = name(&format!("web.svc.{ACME}"));
-    let sets = roster.records_at(&zone(), &service);
-    let set = |rtype| sets.iter().find(|set| set.rtype == rtype).unwrap();
-    let listed: BTreeSet<Uuid> =
-        set(rtype::TXT).rdatas().map(|text| std::str::from_utf8(&text[1..]).unwrap().parse().unwrap()).collect();
-    let last = listed.len() as u32;
-    assert!(last < 1500 && set(rtype::TXT).rdatas().map(|rdata| rdata.len() + 12).sum::<usize>() <= 65_000);
-    // The first by UUID, in every type.
-    assert_eq!(listed, (1..=last).map(|number| Uuid::from_u128(u128::from(number))).collect());
-    let addresses: BTreeSet<u32> = set(rtype::A).rdatas().map(|a| u32::from_be_bytes(a.try_into().unwrap())).collect();
-    assert_eq!(addresses, (1..=last).map(|number| 0xc633_0000 + number).collect());
-    assert_eq!(set(rtype::SRV).rdatas().count() as u32, last);
-    let tells = |roster: &Roster, number: u32| roster.explain(Uuid::from_u128(u128::from(number))).unwrap();
-    assert!(tells(&roster, last).reasons.is_empty() && tells(&roster, last).addressed.contains(&service));
-    let left_out = tells(&roster, last + 1);
-    assert_eq!((&left_out.reasons[..], &left_out.all_reasons[..]), (&["too_many"][..], &["too_many"][..]));
-    assert!(!left_out.addressed.contains(&service) && left_out.addressed.len() == 1, "{:?}", left_out.addressed);
-    // One that goes makes room for the next.
-    roster.apply(Change::Gone(inventory::model::Key::Vm(Uuid::from_u128(1))), NOW);
-    roster.settle(NOW);
-    assert!(tells(&roster, last + 1).reasons.is_empty());
-    assert_eq!(tells(&roster, last + 2).reasons, ["too_many"]);
+    // SRV records fill their set first, or TXT records where there are no ports.
+    for (tag, fitting) in [("web:80", 500..600), ("web", 1326..1327)] {
+        let instance = |number: u32| Vm {
+            uuid: numbered(number),
+            alias: None,
+            tags: [(Tag::Services, TagValue::Text(tag.into()))].into(),
+            nics: [Interface { addresses: [address(number)].into(), ..member(1).nics[0].clone() }].into(),
+            ..member(1)
+        };
+        let mut inventory = addressed(0);
+        inventory.vms = (1..=1500).map(instance).collect();
+        let mut roster = roster(plain_config(), inventory);
+        let service = name(&format!("web.svc.{ACME}"));
+        let sets = roster.records_at(&zone(), &service);
+        let rdatas = |rtype| sets.iter().filter(move |set| set.rtype == rtype).flat_map(|set| set.rdatas());
+        let octets = |rtype| rdatas(rtype).map(|rdata| rdata.len() + 12).sum::<usize>();
+        assert!([rtype::A, rtype::TXT, rtype::SRV].into_iter().all(|rtype| octets(rtype) <= 65_000));
+        let texts = rdatas(rtype::TXT).map(|text| std::str::from_utf8(&text[1..]).unwrap());
+        let listed: BTreeSet<Uuid> = texts.map(|text| text.parse().unwrap()).collect();
+        let last = listed.len() as u32;
+        assert!(fitting.contains(&last), "{last}");
+        // The first by UUID, in every type.
+        assert_eq!(listed, (1..=last).map(numbered).collect());
+        let addresses: BTreeSet<IpAddr> =
+            rdatas(rtype::A).map(|octets| <[u8; 4]>::try_from(octets).unwrap().into()).collect();
+        assert_eq!(addresses, (1..=last).map(address).collect());
+        assert_eq!(rdatas(rtype::SRV).count() as u32, if tag == "web" { 0 } else { last });
+        let tells = |roster: &Roster, number: u32| roster.explain(numbered(number)).unwrap();
+        assert!(tells(&roster, last).reasons.is_empty() && tells(&roster, last).addressed.contains(&service));
+        let left_out = tells(&roster, last + 1);
+        assert_eq!((left_out.reasons, left_out.all_reasons), (vec!["too_many"], vec!["too_many"]));
+        assert_eq!(left_out.addressed, [name(&format!("{}.inst.{ACME}", numbered(last + 1)))]);
+        // One that goes makes room for the next.
+        roster.apply(Change::Gone(Key::Vm(numbered(1))), NOW);
+        roster.settle(NOW);
+        assert!(tells(&roster, last + 1).reasons.is_empty());
+        assert_eq!(tells(&roster, last + 2).reasons, ["too_many"]);
+    }
+}
+
+/// The address of an instance.
+fn address(number: u32) -> IpAddr {
+    Ipv4Addr::from(0xc633_0000 + number).into()
 }
 
 #[test]
@@ -98,7 +110,7 @@ fn a_lookup_tells_of_instances_that_are_not_listed() {
     assert_eq!(told(&roster, "acme"), []);
     assert!(roster.explain_name(&Name::parse("100.51.198.in-addr.arpa").unwrap(), &name("web2.inst.acme")).is_empty());
     // The account is off: nobody has a name.
-    let off = inventory::model::Account { cns_enabled: false, ..cases::account(ACME, "acme") };
+    let off = Account { cns_enabled: false, ..cases::account(ACME, "acme") };
     roster.apply(Change::Put(Element::Account(off)), NOW);
     roster.settle(NOW);
     let reasons = |number: u8| roster.explain(member_uuid(number)).unwrap().reasons;

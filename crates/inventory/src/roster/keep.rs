@@ -1,9 +1,10 @@
 //! Writing down what outlives the process, and taking it up again.
 //!
 //! Invariants: a roster that was kept and restored publishes the same; moments in the future are taken as now, for they
-//! are of a clock that was ahead; an entry that cannot be read harms no other.
+//! are of a clock that was ahead; an entry that cannot be read harms no other; what a journal says last of a key counts,
+//! whatever it said before.
 //!
-//! Cost: O(octets of what is written or read).
+//! Cost: O(octets of what is written or read · log).
 
 use super::{GroupKey, Health, Instance, Known, Node, Report, Roster, Spot, Use};
 use crate::config::Config;
