@@ -473,6 +473,26 @@ fn an_instance_waits_for_its_node_and_keeps_what_it_had() {
 }
 
 #[test]
+fn an_instance_that_leaves_while_it_cannot_be_judged_is_out_after_a_restart() {
+    let mut roster = roster(plain_config(), addressed(1));
+    roster.report(member_uuid(1), Health::Down, None, NOW);
+    roster.settle(NOW);
+    roster.apply(Change::Gone(Key::Network(EXTERNAL.parse().unwrap())), after(1));
+    roster.settle(after(1));
+    let mut kept = roster.keep();
+    let service = format!("web.svc.{ACME}");
+    assert!(has(&roster, &service, "A 198.51.100.1"));
+    roster.settle(after(600));
+    assert!(!has(&roster, &service, "A 198.51.100.1"));
+    let changes = roster.keep_changes();
+    kept.elements.extend(changes.elements);
+    kept.retained.extend(changes.retained);
+    let (mut again, _) = Roster::restore(plain_config(), &kept, after(700));
+    again.settle(after(700));
+    assert_eq!(records(&again), records(&roster));
+}
+
+#[test]
 fn the_first_of_what_is_unknown_is_the_reason() {
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     let second = "8f1584a3-0000-4000-8000-00000000000b";

@@ -424,6 +424,10 @@ impl Roster {
         self.tally.remove(instance);
         instance.published = published;
         instance.is_cut = is_cut;
+        if !is_same && instance.undecided.is_some() {
+            // What it has is kept with it, and nothing else would say that this is another.
+            self.keeping.elements.insert(Key::Vm(uuid));
+        }
         if !is_same || !faults.is_empty() {
             instance.first.set(Reason::LoginConflict, faults.contains(&Reason::LoginConflict));
             instance.first.set(Reason::AliasConflict, faults.contains(&Reason::AliasConflict));
