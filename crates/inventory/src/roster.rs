@@ -500,6 +500,7 @@ impl Roster {
                 self.stale.insert(vm);
                 released += 1;
             }
+            self.keeping.groups.insert(key.clone());
             self.dirty_groups.insert(key);
         }
         self.tally.released += released as u64;

@@ -455,6 +455,27 @@ fn silence_may_mean_down() {
 }
 
 #[test]
+fn a_hold_that_ended_hard_is_over_after_a_restart() {
+    let mut roster = roster(plain_config(), addressed(1));
+    roster.report(member_uuid(1), Health::Down, None, NOW);
+    roster.settle(NOW);
+    let mut kept = roster.keep();
+    assert_eq!(roster.counts().held, 1);
+    // It stops, and starts again: who comes with a bad report is not put in.
+    for state in [State::Other, State::Running] {
+        put(&mut roster, Vm { state, ..member(1) }, after(1));
+        roster.settle(after(1));
+        let changes = roster.keep_changes();
+        kept.elements.extend(changes.elements);
+        kept.retained.extend(changes.retained);
+    }
+    let (mut again, _) = Roster::restore(plain_config(), &kept, after(2));
+    again.settle(after(2));
+    assert_eq!((roster.counts().held, again.counts().held), (0, 0));
+    assert_eq!(records(&again), records(&roster));
+}
+
+#[test]
 fn an_instance_waits_for_its_node_and_keeps_what_it_had() {
     let mut roster = roster(plain_config(), addressed(1));
     let placed = |number| Vm { server: Some(Uuid::from_u128(7)), ..member(number) };

@@ -213,6 +213,7 @@ impl Roster {
                 continue;
             }
             self.tally.returned += u64::from(returned);
+            self.keeping.groups.extend(returned.then(|| key.clone()));
             self.forget_kept(&key, uuid);
             self.dirty_groups.insert(key);
         }
@@ -221,6 +222,7 @@ impl Roster {
     /// What was kept of a member counts once.
     fn forget_kept(&mut self, key: &GroupKey, uuid: Uuid) {
         if let Some(kept) = self.memory.groups.get_mut(key) {
+            self.keeping.groups.insert(key.clone());
             kept.held.retain(|(_, vm)| *vm != uuid);
             // Until there is a group, nothing else has its removals.
             if kept.held.is_empty() && self.groups.contains_key(key) {
@@ -247,6 +249,8 @@ impl Roster {
     }
 
     fn leave_group(&mut self, uuid: Uuid, key: &GroupKey) {
+        let was_held = self.groups.get(key).is_some_and(|group| group.held_since(&uuid).is_some());
+        self.keeping.groups.extend(was_held.then(|| key.clone()));
         if self.groups.get_mut(key).is_some_and(|group| group.remove(&uuid)) {
             self.tally.hard_removals += 1;
             self.dirty_groups.insert(key.clone());
