@@ -101,6 +101,8 @@ struct Instance {
     /// The label that it claims, with its account and its age.
     claim: Option<Box<(GroupKey, (Moment, Uuid))>>,
     published: Option<Box<Published>>,
+    /// Some of its names were left out, since they were too many or too long.
+    is_cut: bool,
 }
 
 /// An element that instances refer to.
@@ -498,6 +500,7 @@ impl Roster {
                 self.stale.insert(vm);
                 released += 1;
             }
+            self.keeping.groups.insert(key.clone());
             self.dirty_groups.insert(key);
         }
         self.tally.released += released as u64;
@@ -538,6 +541,17 @@ impl Instance {
             all: Reasons::default(),
             claim: None,
             published: None,
+            is_cut: false,
         }
+    }
+
+    /// The first reason of each group of rules, and all, those of its names included.
+    fn reasons(&self) -> (Reasons, Reasons) {
+        let (mut first, mut all) = (self.first, self.all);
+        if self.is_cut {
+            first.add(Reason::TooMany);
+            all.add(Reason::TooMany);
+        }
+        (first, all)
     }
 }

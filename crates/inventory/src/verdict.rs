@@ -107,42 +107,9 @@ pub struct Verdict {
 /// Judges an instance whose account, compute node and networks are known.
 pub fn verdict(config: &Config, vm: &Vm, account: &Account, cn_down: bool, report: Option<Health>) -> Verdict {
     let mut said = Verdict { instance: true, service: true, ..Verdict::default() };
-    let declared =
-        text(vm, Tag::Services).or_else(|| absent(vm, Tag::Services).then(|| text(vm, Tag::DockerServices))?);
-    match declared.map(tag::parse) {
-        None => {}
-        Some(Ok(services)) => {
-            let faults = [
-                (services.invalid_name, Reason::InvalidName),
-                (services.invalid_port, Reason::InvalidPort),
-                (services.too_many, Reason::TooMany),
-            ];
-            for (_, reason) in faults.into_iter().filter(|(fault, _)| *fault) {
-                said.first.add(reason);
-                said.all.add(reason);
-            }
-            said.services = services.services;
-        }
-        Some(Err(_)) => {
-            said.first.add(Reason::InvalidTag);
-            said.all.add(Reason::InvalidTag);
-        }
-    }
+    let (services, faults) = services(config, vm, &account.login);
+    (said.services, said.first, said.all) = (services, faults, faults);
     let operator = config.operator_logins.then_some(&*account.login);
-    let role = match operator {
-        Some("admin") => text(vm, Tag::SmartdcRole).filter(|role| *role != "nat"),
-        Some("poseidon") => text(vm, Tag::MantaRole).filter(|role| *role == "loadbalancer"),
-        _ => None,
-    };
-    if let Some(role) = role {
-        match tag::service_name(role) {
-            Some(name) if said.services.len() <= tag::MOST_SERVICES => {
-                said.services.push(Service { name, ports: Vec::new() });
-            }
-            Some(_) => said.group(&[(true, Reason::TooMany)], |_| {}),
-            None => said.group(&[(true, Reason::InvalidName)], |_| {}),
-        }
-    }
     let status = vm.metadata.iter().find(|(key, _)| *key == Metadata::Status).map(|(_, value)| &**value);
     let is_out = match (report, status) {
         (Some(report), _) => report == Health::Down,
@@ -177,6 +144,35 @@ pub fn verdict(config: &Config, vm: &Vm, account: &Account, cn_down: bool, repor
     let hard = cn_down || stopped || unwanted || unapproved || is_disabled || is_gone;
     said.soft = !said.service && is_out && !hard;
     said
+}
+
+/// The services that an instance declares, the role of an operator's one last, and the reasons why others are left out.
+pub fn services(config: &Config, vm: &Vm, login: &str) -> (Vec<Service>, Reasons) {
+    let (mut services, mut faults) = (Vec::new(), Reasons::default());
+    let declared =
+        text(vm, Tag::Services).or_else(|| absent(vm, Tag::Services).then(|| text(vm, Tag::DockerServices))?);
+    match declared.map(tag::parse) {
+        None => {}
+        Some(Ok(parsed)) => {
+            faults.set(Reason::InvalidName, parsed.invalid_name);
+            faults.set(Reason::InvalidPort, parsed.invalid_port);
+            faults.set(Reason::TooMany, parsed.too_many);
+            services = parsed.services;
+        }
+        Some(Err(_)) => faults.add(Reason::InvalidTag),
+    }
+    let role = match config.operator_logins.then_some(login) {
+        Some("admin") => text(vm, Tag::SmartdcRole).filter(|role| *role != "nat"),
+        Some("poseidon") => text(vm, Tag::MantaRole).filter(|role| *role == "loadbalancer"),
+        _ => None,
+    };
+    match role.map(tag::service_name) {
+        None => {}
+        Some(Some(name)) if services.len() <= tag::MOST_SERVICES => services.push(Service { name, ports: Vec::new() }),
+        Some(Some(_)) => faults.add(Reason::TooMany),
+        Some(None) => faults.add(Reason::InvalidName),
+    }
+    (services, faults)
 }
 
 impl Verdict {

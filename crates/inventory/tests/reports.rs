@@ -106,3 +106,20 @@ fn many_reports_wake_nobody_but_at_the_last_of_their_ends() {
     roster.settle(after(20_005));
     assert_eq!(reported(&roster, 1), Some((Health::Up, true)));
 }
+
+/// A report that is given again after silence is one after a restart, too.
+#[test]
+fn a_report_after_silence_outlives_a_restart() {
+    let ttl = Some(Duration::from_secs(30));
+    let mut roster = roster(1);
+    roster.report(member_uuid(1), Health::Up, ttl, NOW);
+    roster.settle(NOW);
+    let mut kept = roster.keep();
+    roster.settle(after(30));
+    kept.retained.extend(roster.keep_changes().retained);
+    roster.report(member_uuid(1), Health::Up, ttl, after(31));
+    roster.settle(after(31));
+    kept.retained.extend(roster.keep_changes().retained);
+    assert_eq!(reported(&roster, 1), Some((Health::Up, false)));
+    assert_eq!(reported(&restart(kept, after(32)), 1), Some((Health::Up, false)));
+}

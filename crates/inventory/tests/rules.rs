@@ -2,45 +2,18 @@
 
 mod cases;
 
-use cases::{ACME, EXTERNAL, account, addressed, member, member_uuid, network, plain_config, records};
+use cases::{
+    ACME, EXTERNAL, NOW, account, addressed, after, has, member, member_uuid, names, network, plain_config, put,
+    records, roster, tagged,
+};
 use inventory::config::{Config, ForwardZone, Reverse, ReverseZone};
 use inventory::model::{
-    Change, Element, Inventory, Key, Metadata, Moment, Server, ServerStatus, State, Tag, TagValue, Uuid, Vm,
+    Change, Element, Interface, Inventory, Key, Mac, Metadata, Moment, Nic, Server, ServerStatus, State, Uuid, Vm,
 };
 use inventory::roster::{Health, Roster};
+use std::net::IpAddr;
 use std::time::Duration;
 use wire::name::Name;
-
-const NOW: Moment = Moment(1_700_000_000_000);
-
-fn after(seconds: u64) -> Moment {
-    NOW.plus(Duration::from_secs(seconds))
-}
-
-fn roster(config: Config, inventory: Inventory) -> Roster {
-    let mut roster = Roster::new(config, NOW);
-    roster.replace(inventory, NOW);
-    roster.settle(NOW);
-    roster
-}
-
-fn put(roster: &mut Roster, vm: Vm, now: Moment) {
-    roster.apply(Change::Put(Element::Vm(vm)), now);
-}
-
-fn tagged(number: u8, tag: &str) -> Vm {
-    Vm { tags: [(Tag::Services, TagValue::Text(tag.into()))].into(), ..member(number) }
-}
-
-/// The names of the forward zone.
-fn names(roster: &Roster) -> Vec<String> {
-    records(roster).remove("dc1.cns.example.com").unwrap_or_default().into_keys().collect()
-}
-
-fn has(roster: &Roster, name: &str, record: &str) -> bool {
-    let zones = records(roster);
-    zones.get("dc1.cns.example.com").and_then(|names| names.get(name)).is_some_and(|texts| texts.contains(record))
-}
 
 #[test]
 fn logins_that_sanitise_alike_have_one_owner_who_keeps_the_label() {
@@ -228,15 +201,7 @@ fn lost_damping_is_presumed_from_the_zone_with_a_full_window() {
 
 #[test]
 fn compute_nodes_are_down_an_hour_after_they_were_last_seen() {
-    let node = |status| Server {
-        uuid: Uuid::from_u128(7),
-        hostname: "cn1".into(),
-        setup: true,
-        status,
-        last_boot: Some(Moment(0)),
-        last_heartbeat: None,
-        admin_nic_tag: None,
-    };
+    let node = |status| Server { last_heartbeat: None, ..node(status) };
     let mut inventory = addressed(2);
     inventory.servers = vec![node(ServerStatus::Running)];
     inventory.vms[0].server = Some(Uuid::from_u128(7));
@@ -415,4 +380,173 @@ fn a_survey_has_the_first_of_each_kind_and_finds_by_a_part_of_a_name() {
     roster.replace(Inventory::default(), after(2));
     roster.settle(after(2));
     assert_eq!(roster.names_by_account(9), []);
+}
+
+/// A compute node that has run for long.
+fn node(status: ServerStatus) -> Server {
+    Server {
+        uuid: Uuid::from_u128(7),
+        hostname: "cn1".into(),
+        setup: true,
+        status,
+        last_boot: Some(Moment(0)),
+        last_heartbeat: Some(NOW),
+        admin_nic_tag: None,
+    }
+}
+
+#[test]
+fn members_without_a_published_address_are_none_of_the_group() {
+    // Of six, two could leave at once.
+    for (without_address, held) in [(0, 1), (3, 2)] {
+        let mut inventory = addressed(6);
+        for vm in inventory.vms.iter_mut().skip(6 - without_address) {
+            (vm.nics[0].addresses, vm.nics[0].dynamic) = (Box::default(), true);
+        }
+        let mut roster = roster(plain_config(), inventory);
+        let service = format!("web.svc.{ACME}");
+        assert!(!has(&roster, &service, &format!("TXT \"{}\"", member_uuid(6))) || without_address == 0);
+        for number in 1..=3 {
+            roster.report(member_uuid(number), Health::Down, None, NOW);
+        }
+        roster.settle(NOW);
+        assert_eq!(roster.counts().held, held);
+        // Neither is a report of theirs held, nor does it say at the name that somebody is being verified.
+        roster.report(member_uuid(6), Health::Down, None, after(1));
+        roster.settle(after(1));
+        let verifying = format!("TXT \"verifying:{}\"", member_uuid(6));
+        assert!(!has(&roster, &service, &verifying));
+        assert_eq!(roster.counts().held, held + usize::from(without_address == 0));
+    }
+}
+
+#[test]
+fn a_node_may_be_down_as_soon_as_it_does_not_run() {
+    let mut inventory = addressed(2);
+    inventory.servers = vec![node(ServerStatus::Running)];
+    inventory.vms[0].server = Some(Uuid::from_u128(7));
+    let mut roster = roster(Config { cn_down_after: Duration::ZERO, ..plain_config() }, inventory);
+    let service = format!("web.svc.{ACME}");
+    assert!(has(&roster, &service, "A 198.51.100.1"));
+    roster.apply(Change::Put(Element::Server(node(ServerStatus::Unknown))), after(1));
+    roster.settle(after(1));
+    assert!(!has(&roster, &service, "A 198.51.100.1") && has(&roster, &service, "A 198.51.100.2"));
+    assert_eq!(roster.explain(member_uuid(1)).unwrap().reasons, ["cn_down"]);
+    roster.apply(Change::Put(Element::Server(node(ServerStatus::Running))), after(2));
+    roster.settle(after(2));
+    assert!(has(&roster, &service, "A 198.51.100.1"));
+}
+
+#[test]
+fn silence_may_mean_down() {
+    let mut inventory = addressed(3);
+    inventory.vms[1].metadata = [(Metadata::Status, "up".into())].into();
+    inventory.vms[2].metadata = [(Metadata::Status, "".into())].into();
+    let mut roster = roster(Config { missing_is_up: false, ..plain_config() }, inventory.clone());
+    let service = format!("web.svc.{ACME}");
+    let is_in = |roster: &Roster| [1, 2, 3].map(|number| has(roster, &service, &format!("A 198.51.100.{number}")));
+    assert_eq!(is_in(&roster), [false, true, false]);
+    assert!(has(&roster, &service, &format!("TXT \"verifying:{}\"", member_uuid(1))));
+    assert_eq!(roster.explain(member_uuid(1)).unwrap().reasons, ["inst_en_flag"]);
+    roster.report(member_uuid(1), Health::Up, None, NOW);
+    roster.settle(NOW);
+    assert_eq!(is_in(&roster), [true, true, false]);
+    assert_eq!(is_in(&self::roster(plain_config(), inventory)), [true, true, false]);
+}
+
+#[test]
+fn a_hold_that_ended_hard_is_over_after_a_restart() {
+    let mut roster = roster(plain_config(), addressed(1));
+    roster.report(member_uuid(1), Health::Down, None, NOW);
+    roster.settle(NOW);
+    let mut kept = roster.keep();
+    assert_eq!(roster.counts().held, 1);
+    // It stops, and starts again: who comes with a bad report is not put in.
+    for state in [State::Other, State::Running] {
+        put(&mut roster, Vm { state, ..member(1) }, after(1));
+        roster.settle(after(1));
+        let changes = roster.keep_changes();
+        kept.elements.extend(changes.elements);
+        kept.retained.extend(changes.retained);
+    }
+    let (mut again, _) = Roster::restore(plain_config(), &kept, after(2));
+    again.settle(after(2));
+    assert_eq!((roster.counts().held, again.counts().held), (0, 0));
+    assert_eq!(records(&again), records(&roster));
+}
+
+#[test]
+fn an_instance_waits_for_its_node_and_keeps_what_it_had() {
+    let mut roster = roster(plain_config(), addressed(1));
+    let placed = |number| Vm { server: Some(Uuid::from_u128(7)), ..member(number) };
+    put(&mut roster, placed(1), after(1));
+    put(&mut roster, placed(2), after(1));
+    roster.settle(after(1));
+    let service = format!("web.svc.{ACME}");
+    assert!(has(&roster, &service, "A 198.51.100.1") && !has(&roster, &service, "A 198.51.100.2"));
+    for number in [1, 2] {
+        assert_eq!(roster.explain(member_uuid(number)).unwrap().undecided, Some(("unknown_server", after(1))));
+    }
+    roster.apply(Change::Put(Element::Server(node(ServerStatus::Running))), after(2));
+    roster.settle(after(2));
+    assert!(has(&roster, &service, "A 198.51.100.1") && has(&roster, &service, "A 198.51.100.2"));
+    assert_eq!(roster.counts().undecided, 0);
+}
+
+#[test]
+fn an_instance_that_leaves_while_it_cannot_be_judged_is_out_after_a_restart() {
+    let mut roster = roster(plain_config(), addressed(1));
+    roster.report(member_uuid(1), Health::Down, None, NOW);
+    roster.settle(NOW);
+    roster.apply(Change::Gone(Key::Network(EXTERNAL.parse().unwrap())), after(1));
+    roster.settle(after(1));
+    let mut kept = roster.keep();
+    let service = format!("web.svc.{ACME}");
+    assert!(has(&roster, &service, "A 198.51.100.1"));
+    roster.settle(after(600));
+    assert!(!has(&roster, &service, "A 198.51.100.1"));
+    let changes = roster.keep_changes();
+    kept.elements.extend(changes.elements);
+    kept.retained.extend(changes.retained);
+    let (mut again, _) = Roster::restore(plain_config(), &kept, after(700));
+    again.settle(after(700));
+    assert_eq!(records(&again), records(&roster));
+}
+
+#[test]
+fn the_first_of_what_is_unknown_is_the_reason() {
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    let second = "8f1584a3-0000-4000-8000-00000000000b";
+    let mut vm = Vm { owner: Some(second.parse().unwrap()), server: Some(Uuid::from_u128(7)), ..member(1) };
+    let network_of_another = Uuid::from_u128(9);
+    // The first interface is on an unknown network, the second belongs to another instance.
+    vm.nics = [
+        Interface { network: Some(network_of_another), ..vm.nics[0].clone() },
+        Interface { mac: Some(mac), addresses: Box::default(), ..vm.nics[0].clone() },
+    ]
+    .into();
+    let mut roster = roster(plain_config(), addressed(0));
+    let nic = |owner| {
+        let addresses = [IpAddr::from([198, 51, 100, 99])].into();
+        let network = Some(EXTERNAL.parse().unwrap());
+        Nic { mac, belongs_to: Some(owner), network, nic_tag: None, vlan_id: 0, addresses, dynamic: false }
+    };
+    roster.apply(Change::Put(Element::Nic(nic(member_uuid(2)))), NOW);
+    put(&mut roster, vm, NOW);
+    let steps = [
+        ("unknown_owner", Element::Account(account(second, "other"))),
+        ("unknown_server", Element::Server(node(ServerStatus::Running))),
+        ("unknown_network", Element::Network(network(&network_of_another.to_string(), "other"))),
+        ("nic_mismatch", Element::Nic(nic(member_uuid(1)))),
+    ];
+    for (reason, mend) in steps {
+        roster.settle(NOW);
+        let told = roster.explain(member_uuid(1)).unwrap();
+        assert_eq!((told.undecided, told.reasons), (Some((reason, NOW)), vec![reason]));
+        assert!(records(&roster).is_empty());
+        roster.apply(Change::Put(mend), NOW);
+    }
+    roster.settle(NOW);
+    assert!(has(&roster, &format!("web.svc.{second}"), "A 198.51.100.1"));
+    assert!(has(&roster, &format!("web.svc.{second}"), "A 198.51.100.99"));
 }

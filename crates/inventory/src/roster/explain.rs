@@ -1,17 +1,20 @@
 //! What operators are told of a roster: counts, and why an instance has the names that it has.
 //!
-//! Cost: O(reasons + groups with holds) for counts, O(names) to explain an instance.
+//! Cost: O(reasons + groups with holds) for counts, O(records at its names) to explain an instance.
 
-use super::{GroupKey, Instance, Known, Members, Reported, Roster};
+use super::{GroupKey, Instance, Known, Members, Reported, Roster, Use};
 use crate::contribution::{Place, Role};
-use crate::model::{Moment, Uuid};
-use crate::verdict::Reason;
-use std::collections::{BTreeMap, HashMap};
+use crate::model::{Moment, Uuid, Vm};
+use crate::tag;
+use crate::verdict::{self, Reason};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use strum::IntoEnumIterator;
-use wire::name::Name;
+use wire::name::{Name, labels};
 
 /// Members of the largest group whose holds are foretold.
 const MOST_FORETOLD: usize = 100;
+/// Instances that are told of a name.
+const MOST_TOLD: usize = 100;
 
 /// Counts for metrics and status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,13 +102,13 @@ impl Tally {
     pub(super) fn add(&mut self, instance: &Instance) {
         self.listed += usize::from(instance.instance);
         self.undecided += usize::from(instance.undecided.is_some());
-        instance.first.iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
+        instance.reasons().0.iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
     }
 
     pub(super) fn remove(&mut self, instance: &Instance) {
         self.listed -= usize::from(instance.instance);
         self.undecided -= usize::from(instance.undecided.is_some());
-        for reason in instance.first.iter() {
+        for reason in instance.reasons().0.iter() {
             if let Some(count) = self.reasons.get_mut(&reason) {
                 *count -= 1;
             }
@@ -188,16 +191,22 @@ impl Roster {
         let instance = self.vms.get(&vm)?;
         let published = instance.published.as_deref();
         let (mut names, mut addressed) = (Vec::new(), Vec::new());
+        let (mut first, mut all) = instance.reasons();
         if let Some(published) = published {
             let is_in = |service: u8| published.services.get(usize::from(service)).is_some_and(|offer| offer.is_in);
             published.names(&self.config, vm, |place, name, role| match place {
                 Place::Forward(zone) => {
+                    let is_left_out = self.is_left_out(zone, &name, vm);
+                    if is_left_out {
+                        first.add(Reason::TooMany);
+                        all.add(Reason::TooMany);
+                    }
                     let has_address = match role {
                         Role::Instance(_) => true,
                         Role::Service(service, _) | Role::Bare(service) => is_in(service),
                         Role::Challenge | Role::Cmon | Role::Ptr(_) => false,
                     };
-                    addressed.extend(has_address.then(|| name.clone()));
+                    addressed.extend((has_address && !is_left_out).then(|| name.clone()));
                     names.push((self.config.forward[usize::from(zone)].origin.clone(), name));
                 }
                 Place::Reverse(zone) => names.push((zone, name)),
@@ -230,8 +239,8 @@ impl Roster {
             login: account.map(|account| account.element.login.clone()),
             instance: instance.instance,
             service: instance.service,
-            reasons: instance.first.words(),
-            all_reasons: instance.all.words(),
+            reasons: first.words(),
+            all_reasons: all.words(),
             undecided: instance.undecided.map(|(reason, since)| (reason.word(), since)),
             services: services.collect(),
             report: self.reported(vm),
@@ -240,10 +249,62 @@ impl Roster {
         })
     }
 
-    /// The instances with records at an owner name of a zone, at most 100 of them.
+    /// The instances that have to do with an owner name of a zone, at most 100 of them: those with records there, and
+    /// then those that would have some were they listed. O(records at the name + instances of the account · octets of
+    /// their tags).
     pub fn explain_name(&self, zone: &Name, owner: &Name) -> Vec<Explanation> {
         let mut vms: Vec<Uuid> = self.index.at(&self.config, zone, owner).into_iter().map(|(uuid, _)| uuid).collect();
         vms.dedup();
-        vms.into_iter().filter_map(|vm| self.explain(vm)).take(MOST_FORETOLD).collect()
+        let absent = self.absent_at(zone, owner);
+        let absent = absent.into_iter().filter(|vm| vms.binary_search(vm).is_err());
+        let all = vms.iter().copied().chain(absent);
+        all.filter_map(|vm| self.explain(vm)).take(MOST_TOLD).collect()
+    }
+
+    /// The instances of an account whose name of their own, or service, an owner name has, listed or not, by UUID.
+    fn absent_at(&self, zone: &Name, owner: &Name) -> BTreeSet<Uuid> {
+        let is_forward = self.config.forward.iter().any(|forward| forward.origin == *zone);
+        if !is_forward || !owner.is_within(zone) {
+            return BTreeSet::new();
+        }
+        let own = labels(owner.as_wire()).take(owner.label_count() - zone.label_count());
+        let own: Vec<Box<str>> = own.map(|label| String::from_utf8_lossy(label).to_ascii_lowercase().into()).collect();
+        let [front @ .., kind, account] = &own[..] else { return BTreeSet::new() };
+        let front = match front {
+            [first, rest @ ..] if **first == *"_acme-challenge" => rest,
+            _ => front,
+        };
+        let has_name = |vm: &Vm| match &**kind {
+            "inst" => self.is_headed(vm, front),
+            "svc" => self.serves(vm, front),
+            _ => false,
+        };
+        let accounts = tag::uuid_label(account).into_iter();
+        let accounts = accounts.chain(self.logins.of(account).copied().filter(|_| self.config.use_login));
+        let users = accounts.flat_map(|account| self.users.get(&Use::Account(account)).into_iter().flatten());
+        users.filter(|uuid| self.vms.get(uuid).is_some_and(|instance| has_name(&instance.vm))).copied().collect()
+    }
+
+    /// Returns true if labels are the head of an instance, with the label of a network in front or without.
+    fn is_headed(&self, vm: &Vm, labels: &[Box<str>]) -> bool {
+        let Some((head, front)) = labels.split_last() else { return false };
+        let alias = vm.alias.as_deref().filter(|_| self.config.use_alias).and_then(tag::label);
+        (tag::uuid_label(head) == Some(vm.uuid) || alias.as_ref() == Some(head)) && self.is_prefix(vm, front)
+    }
+
+    /// Returns true if labels are those of a service of an instance, with the label of a network in front or without.
+    fn serves(&self, vm: &Vm, labels: &[Box<str>]) -> bool {
+        let login = vm.owner.and_then(|owner| self.accounts.get(&owner)).map(|known| &*known.element.login);
+        let (services, _) = verdict::services(&self.config, vm, login.unwrap_or_default());
+        let is_own = |labels: &[Box<str>]| services.iter().any(|service| *service.name == *labels.join("."));
+        is_own(labels) || labels.len() > 1 && is_own(&labels[1..]) && self.is_prefix(vm, &labels[..1])
+    }
+
+    /// Returns true if labels are none, or that of a network of the account on which an instance is.
+    fn is_prefix(&self, vm: &Vm, labels: &[Box<str>]) -> bool {
+        let [label] = labels else { return labels.is_empty() };
+        let networks = vm.nics.iter().filter_map(|nic| Some(&self.networks.get(&nic.network?)?.element));
+        let mut owned = networks.filter(|network| vm.owner.is_some_and(|owner| network.owners.contains(&owner)));
+        owned.any(|network| tag::sanitise(&network.name).as_ref() == Some(label))
     }
 }

@@ -1,6 +1,7 @@
 //! The names of all zones, each with those who have records there.
 //!
-//! Invariants: a name is there exactly while somebody has a role at it.
+//! Invariants: a name is there exactly while somebody has a role at it; no RRset is larger than [`MOST_OCTETS`], and
+//! where it would be, members have all their records at the name, by UUID, or none.
 //!
 //! Cost: O(log members) to add or remove one; the records of a name cost O(records there).
 
@@ -115,30 +116,11 @@ impl Roster {
     pub fn records_at(&self, zone: &Name, owner: &Name) -> Vec<RRset> {
         let Some((forward, names)) = self.index.names(&self.config, zone) else { return Vec::new() };
         let Some(crowd) = names.get(owner) else { return Vec::new() };
-        let mut sets: BTreeMap<u16, (usize, Vec<Vec<u8>>)> = BTreeMap::new();
-        let mut put = |rtype: u16, rdata: Vec<u8>| {
-            let (octets, rdatas) = sets.entry(rtype).or_default();
-            // A length of two octets and the fixed fields come with each record.
-            let more = rdata.len() + wire::rr::FIXED_BYTES;
-            if *octets + more <= MOST_OCTETS {
-                *octets += more;
-                rdatas.push(rdata);
-            }
-        };
+        let mut sets: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
         match forward {
             Some(zone) => {
-                for (uuid, role) in crowd.iter() {
-                    let published = self.vms.get(uuid).and_then(|instance| instance.published.as_deref());
-                    match published {
-                        Some(published) => published.records(&self.config, *uuid, zone, *role, &mut put),
-                        None if *role == Role::Cmon => {
-                            let origin = &self.config.forward[usize::from(zone)].origin;
-                            if let Some(target) = crate::contribution::below(origin, &["cmon"]) {
-                                put(rtype::CNAME, target.as_wire().into());
-                            }
-                        }
-                        None => {}
-                    }
+                for (rtype, rdata) in self.members_at(zone, crowd).flat_map(|(_, records)| records) {
+                    sets.entry(rtype).or_default().push(rdata);
                 }
             }
             None => {
@@ -149,10 +131,56 @@ impl Roster {
                     Some(((rank, *uuid), target))
                 });
                 if let Some((_, target)) = candidates.min_by_key(|(rank, _)| *rank) {
-                    put(rtype::PTR, target.as_wire().into());
+                    sets.insert(rtype::PTR, vec![target.as_wire().into()]);
                 }
             }
         }
-        sets.into_iter().filter_map(|(rtype, (_, rdatas))| RRset::build(rtype, self.config.ttl, rdatas)).collect()
+        sets.into_iter().filter_map(|(rtype, rdatas)| RRset::build(rtype, self.config.ttl, rdatas)).collect()
+    }
+
+    /// The members of a name in a forward zone, by UUID, each with all its records there, up to the first whose records
+    /// do not fit the RRsets: an address without the TXT record of its instance would be nobody's.
+    fn members_at<'a>(
+        &'a self,
+        zone: u16,
+        crowd: &'a Crowd<(Uuid, Role)>,
+    ) -> impl Iterator<Item = (Uuid, Vec<(u16, Vec<u8>)>)> + 'a {
+        let mut roles = crowd.iter().peekable();
+        let mut octets: BTreeMap<u16, usize> = BTreeMap::new();
+        std::iter::from_fn(move || {
+            let uuid = roles.peek()?.0;
+            let mut records = Vec::new();
+            while let Some((_, role)) = roles.next_if(|(other, _)| *other == uuid) {
+                self.put_records(zone, uuid, *role, &mut records);
+            }
+            for (rtype, rdata) in &records {
+                *octets.entry(*rtype).or_default() += rdata.len() + wire::rr::FIXED_BYTES;
+            }
+            octets.values().all(|octets| *octets <= MOST_OCTETS).then_some((uuid, records))
+        })
+        .fuse()
+    }
+
+    fn put_records(&self, zone: u16, uuid: Uuid, role: Role, records: &mut Vec<(u16, Vec<u8>)>) {
+        match self.vms.get(&uuid).and_then(|instance| instance.published.as_deref()) {
+            Some(published) => {
+                published.records(&self.config, uuid, zone, role, &mut |rtype, rdata| records.push((rtype, rdata)));
+            }
+            None if role == Role::Cmon => {
+                let origin = &self.config.forward[usize::from(zone)].origin;
+                let target = crate::contribution::below(origin, &["cmon"]);
+                records.extend(target.map(|target| (rtype::CNAME, target.as_wire().into())));
+            }
+            None => {}
+        }
+    }
+
+    /// Returns true if a member of a name in a forward zone has no records there, since those of others fill the RRsets.
+    pub(super) fn is_left_out(&self, zone: u16, name: &Name, member: Uuid) -> bool {
+        let crowd = self.index.forward.get(usize::from(zone)).and_then(|names| names.get(name));
+        // One that is alone always fits.
+        crowd
+            .filter(|crowd| crowd.count() > 1)
+            .is_some_and(|crowd| self.members_at(zone, crowd).all(|(uuid, _)| uuid != member))
     }
 }

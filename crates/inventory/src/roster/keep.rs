@@ -1,18 +1,20 @@
 //! Writing down what outlives the process, and taking it up again.
 //!
 //! Invariants: a roster that was kept and restored publishes the same; moments in the future are taken as now, for they
-//! are of a clock that was ahead; an entry that cannot be read harms no other.
+//! are of a clock that was ahead; an entry that cannot be read harms no other; what a journal says last of a key counts,
+//! whatever it said before.
 //!
-//! Cost: O(octets of what is written or read).
+//! Cost: O(octets of what is written or read · log).
 
 use super::{GroupKey, Health, Instance, Known, Node, Report, Roster, Spot, Use};
 use crate::config::Config;
 use crate::contribution::Published;
 use crate::damping::Remains;
 use crate::kept::{Entry, Kept};
-use crate::model::{Change, Element, Key, Mac, Moment, Uuid};
+use crate::model::{Change, Element, Key, Moment, Uuid};
 use crate::verdict::Reason;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::name::Name;
 
@@ -169,16 +171,20 @@ impl Roster {
             .collect();
         // An instance that went and came again has the report of afterwards; one that comes later has its own, too.
         let reports = std::mem::take(&mut roster.reports);
+        // Later entries count, and no others: what is gone would be forgotten while nothing refers to it on the way.
+        let mut elements: BTreeMap<&str, KeptElement> = BTreeMap::new();
         for entry in &kept.elements {
-            let Some(value) = &entry.value else {
-                roster.unkeep(&entry.key);
-                continue;
-            };
-            match serde_json::from_str::<KeptElement>(value) {
-                Ok(element) => roster.take_element(element),
-                Err(_) => unread += 1,
+            match entry.value.as_deref().map(serde_json::from_str) {
+                Some(Ok(element)) => {
+                    elements.insert(&entry.key, element);
+                }
+                Some(Err(_)) => unread += 1,
+                None => {
+                    elements.remove(&*entry.key);
+                }
             }
         }
+        elements.into_values().for_each(|element| roster.take_element(element));
         for (vm, report) in reports {
             roster.put_report(vm, report);
             if roster.vms.contains_key(&vm) {
@@ -254,13 +260,6 @@ impl Roster {
         self.claim_alias(uuid, claim);
     }
 
-    /// Takes back an element that a later entry removes.
-    fn unkeep(&mut self, key: &str) {
-        if let Some(key) = key_of(key) {
-            self.apply(Change::Gone(key), self.now);
-        }
-    }
-
     /// Takes one entry of what was learnt; false if it cannot be read.
     fn recall(&mut self, entry: &Entry, now: Moment) -> bool {
         let Some((kind, rest)) = entry.key.split_once('/') else { return false };
@@ -332,22 +331,4 @@ fn key_text(key: Key) -> Box<str> {
         Key::Server(uuid) => format!("server/{uuid}"),
     }
     .into()
-}
-
-fn key_of(text: &str) -> Option<Key> {
-    let (kind, rest) = text.split_once('/')?;
-    let uuid = || rest.parse().ok();
-    match kind {
-        "vm" => uuid().map(Key::Vm),
-        "account" => uuid().map(Key::Account),
-        "network" => uuid().map(Key::Network),
-        "network_pool" => uuid().map(Key::NetworkPool),
-        "server" => uuid().map(Key::Server),
-        "nic" => {
-            let octets: Vec<u8> =
-                rest.split(':').map(|octet| u8::from_str_radix(octet, 16).ok()).collect::<Option<_>>()?;
-            octets.try_into().ok().map(|octets| Key::Nic(Mac(octets)))
-        }
-        _ => None,
-    }
 }

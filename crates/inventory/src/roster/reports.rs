@@ -58,10 +58,11 @@ impl Roster {
         let report = Report { health, ttl, until: ttl.map(|ttl| self.now.plus(ttl)) };
         let before = self.reports.get(&vm).copied();
         self.put_report(vm, report);
-        if before.is_none_or(|before| (before.health, before.ttl) != (health, ttl)) {
+        let now = self.now;
+        if before.is_none_or(|before| (before.health, before.ttl) != (health, ttl) || before.is_lapsed(now)) {
             self.keeping.reports.insert(vm);
         }
-        if before.is_none_or(|before| before.at(self.now) != health) {
+        if before.is_none_or(|before| before.at(now) != health) {
             self.dirty.insert(vm, self.now);
         }
         true

@@ -86,6 +86,8 @@ impl Roster {
             Ok(draft) => draft,
             Err(reason) => {
                 self.set_undecided(uuid, reason);
+                // Its labels may be others by now, or another's.
+                self.stale.insert(uuid);
                 self.recall_published(uuid, drafts);
                 return;
             }
@@ -117,10 +119,10 @@ impl Roster {
         if let Some(former) = former.filter(|former| Some(*former) != stays) {
             self.unuse(uuid, vec![Use::Account(former)]);
         }
-        if before.is_some() != draft.published.is_some() {
+        if owner != former {
             // An alias with the text of this UUID may be used, or no more.
-            let owner = owner.or(before.map(|before| before.owner));
-            self.dirty_aliases.extend(owner.map(|owner| (owner, uuid.to_string().into())));
+            let owners = owner.into_iter().chain(former);
+            self.dirty_aliases.extend(owners.map(|owner| (owner, uuid.to_string().into())));
         }
         drafts.insert(uuid, draft.published);
     }
@@ -211,6 +213,7 @@ impl Roster {
                 continue;
             }
             self.tally.returned += u64::from(returned);
+            self.keeping.groups.extend(returned.then(|| key.clone()));
             self.forget_kept(&key, uuid);
             self.dirty_groups.insert(key);
         }
@@ -219,6 +222,7 @@ impl Roster {
     /// What was kept of a member counts once.
     fn forget_kept(&mut self, key: &GroupKey, uuid: Uuid) {
         if let Some(kept) = self.memory.groups.get_mut(key) {
+            self.keeping.groups.insert(key.clone());
             kept.held.retain(|(_, vm)| *vm != uuid);
             // Until there is a group, nothing else has its removals.
             if kept.held.is_empty() && self.groups.contains_key(key) {
@@ -245,6 +249,8 @@ impl Roster {
     }
 
     fn leave_group(&mut self, uuid: Uuid, key: &GroupKey) {
+        let was_held = self.groups.get(key).is_some_and(|group| group.held_since(&uuid).is_some());
+        self.keeping.groups.extend(was_held.then(|| key.clone()));
         if self.groups.get_mut(key).is_some_and(|group| group.remove(&uuid)) {
             self.tally.hard_removals += 1;
             self.dirty_groups.insert(key.clone());
@@ -399,16 +405,16 @@ impl Roster {
             published
         });
         let is_same = instance.published == published;
+        let mut is_cut = instance.is_cut;
         if !is_same {
+            is_cut = false;
             let before = self.vms.get_mut(&uuid).and_then(|instance| instance.published.take());
             if let Some(before) = before {
                 self.withdraw_names(uuid, &before);
             }
             if let Some(published) = &published {
                 let mut names = Vec::new();
-                if !published.names(&self.config, uuid, |place, name, role| names.push((place, name, role))) {
-                    faults.push(Reason::TooMany);
-                }
+                is_cut = !published.names(&self.config, uuid, |place, name, role| names.push((place, name, role)));
                 for (place, name, role) in names {
                     self.touch(&place, &name);
                     let is_new = self.index.add(&place, name, (uuid, role));
@@ -421,15 +427,16 @@ impl Roster {
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
         self.tally.remove(instance);
         instance.published = published;
+        instance.is_cut = is_cut;
+        if !is_same && instance.undecided.is_some() {
+            // What it has is kept with it, and nothing else would say that this is another.
+            self.keeping.elements.insert(Key::Vm(uuid));
+        }
         if !is_same || !faults.is_empty() {
             instance.first.set(Reason::LoginConflict, faults.contains(&Reason::LoginConflict));
             instance.first.set(Reason::AliasConflict, faults.contains(&Reason::AliasConflict));
             instance.all.set(Reason::LoginConflict, faults.contains(&Reason::LoginConflict));
             instance.all.set(Reason::AliasConflict, faults.contains(&Reason::AliasConflict));
-            if faults.contains(&Reason::TooMany) {
-                instance.first.add(Reason::TooMany);
-                instance.all.add(Reason::TooMany);
-            }
         }
         self.tally.add(instance);
     }

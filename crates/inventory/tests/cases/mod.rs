@@ -4,13 +4,14 @@
 
 use inventory::config::{Config, ForwardZone, Reverse};
 use inventory::model::{
-    Account, Interface, Inventory, Mac, Metadata, Moment, Network, NetworkPool, Nic, Server, ServerStatus, State, Tag,
-    TagValue, Uuid, Vm,
+    Account, Change, Element, Interface, Inventory, Mac, Metadata, Moment, Network, NetworkPool, Nic, Server,
+    ServerStatus, State, Tag, TagValue, Uuid, Vm,
 };
 use inventory::roster::Roster;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 use wire::name::Name;
 use wire::rr::{RdataText, TypeName};
 
@@ -271,4 +272,35 @@ pub fn addressed(members: u8) -> Inventory {
         networks: vec![network(EXTERNAL, "external")],
         ..Inventory::default()
     }
+}
+
+pub const NOW: Moment = Moment(1_700_000_000_000);
+
+pub fn after(seconds: u64) -> Moment {
+    NOW.plus(Duration::from_secs(seconds))
+}
+
+pub fn roster(config: Config, inventory: Inventory) -> Roster {
+    let mut roster = Roster::new(config, NOW);
+    roster.replace(inventory, NOW);
+    roster.settle(NOW);
+    roster
+}
+
+pub fn put(roster: &mut Roster, vm: Vm, now: Moment) {
+    roster.apply(Change::Put(Element::Vm(vm)), now);
+}
+
+pub fn tagged(number: u8, tag: &str) -> Vm {
+    Vm { tags: [(Tag::Services, TagValue::Text(tag.into()))].into(), ..member(number) }
+}
+
+/// The names of the forward zone.
+pub fn names(roster: &Roster) -> Vec<String> {
+    records(roster).remove("dc1.cns.example.com").unwrap_or_default().into_keys().collect()
+}
+
+pub fn has(roster: &Roster, name: &str, record: &str) -> bool {
+    let zones = records(roster);
+    zones.get("dc1.cns.example.com").and_then(|names| names.get(name)).is_some_and(|texts| texts.contains(record))
 }
