@@ -3,10 +3,16 @@
 
 #[path = "triton/directory.rs"]
 mod directory;
+#[path = "triton/edits.rs"]
+mod edits;
+#[path = "triton/faults.rs"]
+mod faults;
 mod harness;
 #[allow(dead_code)]
 #[path = "inventory/site.rs"]
 mod site;
+#[path = "triton/times.rs"]
+mod times;
 
 use harness::*;
 use serde_json::{Value, json};
@@ -40,7 +46,15 @@ struct Datacenter {
     double: Double,
     site: Site,
     resolver: Resolver,
+    /// Where instances come from, in the words of the configuration.
+    source: String,
     _accounts: Folder,
+}
+
+/// A compute node that runs and is known by no heartbeat.
+fn server(uuid: &str) -> Value {
+    json!({ "uuid": uuid, "hostname": format!("cn-{uuid}"), "setup": true, "status": "running",
+            "last_boot": "2026-01-01T00:00:00.000Z", "last_heartbeat": null, "sysinfo": {} })
 }
 
 /// An account that is in order.
@@ -48,25 +62,35 @@ fn account(login: &str) -> Value {
     json!({ "uuid": OWNER, "login": login, "triton_cns_enabled": "true", "approved_for_provisioning": "true" })
 }
 
+/// A file of accounts, in the words of the configuration.
+fn accounts_file(folder: &Path) -> String {
+    let accounts = folder.join("accounts.json");
+    write_file(&accounts, &json!({ "accounts": [account("acme")] }).to_string());
+    format!("accounts = \"{}\"", accounts.display())
+}
+
 impl Datacenter {
     /// Its accounts are in a file.
     fn start(vms: u8) -> Datacenter {
-        Datacenter::start_with(vms, |_, folder| {
-            let accounts = folder.join("accounts.json");
-            write_file(&accounts, &json!({ "accounts": [account("acme")] }).to_string());
-            format!("accounts = \"{}\"", accounts.display())
-        })
+        Datacenter::start_with(vms, |_, folder| accounts_file(folder))
+    }
+
+    /// They are, and all instances are listed once in a while beside what the feed tells.
+    fn start_listing(vms: u8, list_every: &str) -> Datacenter {
+        let accounts = |folder: &Path| format!("{}, list_every = \"{list_every}\"", accounts_file(folder));
+        Datacenter::start_with(vms, |_, folder| accounts(folder))
     }
 
     /// Its accounts come from where `accounts` says, in the words of the configuration.
     fn start_with(vms: u8, accounts: impl FnOnce(&Double, &Path) -> String) -> Datacenter {
-        let server = |uuid: &&str| {
-            json!({ "uuid": uuid, "hostname": format!("cn-{uuid}"), "setup": true, "status": "running",
-                    "last_boot": "2026-01-01T00:00:00.000Z", "last_heartbeat": null, "sysinfo": {} })
-        };
+        Datacenter::start_under("", vms, accounts)
+    }
+
+    /// The same with further lines of the inventory.
+    fn start_under(rules: &str, vms: u8, accounts: impl FnOnce(&Double, &Path) -> String) -> Datacenter {
         let double = Double::start(&json!({
             "vms": (1..=vms).map(vm).collect::<Vec<Value>>(),
-            "servers": SERVERS.iter().map(server).collect::<Vec<Value>>(),
+            "servers": SERVERS.map(server),
             "networks": [{ "uuid": NETWORK, "name": "external" }],
             "network_pools": [],
             "accounts": [account("acme")],
@@ -77,12 +101,12 @@ impl Datacenter {
         let [vmapi, cnapi, napi] = [Service::Vmapi, Service::Cnapi, Service::Napi].map(|service| double.url(service));
         let source =
             format!("triton = {{ vmapi = \"{vmapi}\", cnapi = \"{cnapi}\", napi = \"{napi}\", {accounts} }}\n");
-        let site = Site::start_with(&source, "");
+        let site = Site::start_with(&source, rules);
         let mut resolver = site.resolver();
         let numbers: Vec<u8> = (1..=vms).collect();
         resolver.wait_addresses(SERVICE, &numbers);
         site::wait("the feed is listened to", || (double.listeners() == 1).then_some(()));
-        Datacenter { double, site, resolver, _accounts: folder }
+        Datacenter { double, site, resolver, source, _accounts: folder }
     }
 }
 

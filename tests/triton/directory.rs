@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use triton_double::{BIND_DN, PASSWORD};
 
 /// The configuration of a directory: where it is, and what else is to be said.
-fn ufds(address: &str, folder: &Path, rest: &str) -> String {
+pub fn ufds(address: &str, folder: &Path, rest: &str) -> String {
     let password = folder.join("password");
     fs::write(&password, format!("{PASSWORD}\n")).expect("a file");
     fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("its mode");
@@ -22,7 +22,7 @@ fn ufds(address: &str, folder: &Path, rest: &str) -> String {
 }
 
 /// A datacenter whose change log has come to a number of three digits.
-fn start(vms: u8) -> Datacenter {
+pub fn start(vms: u8) -> Datacenter {
     Datacenter::start_with(vms, |double, folder| {
         double.edit(|datacenter| datacenter.directory.count_from(999));
         ufds(&double.url(Service::Ufds), folder, "")

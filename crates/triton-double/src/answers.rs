@@ -71,11 +71,13 @@ pub async fn answer(
     shared.calls.lock().push(Call { service, path: call, at: Instant::now() });
     let (is_silent, fails, delay) = {
         let mut switches = shared.switches.lock();
+        let fails_further = switches.fails_further_pages;
         let own = switches.of(service);
         if own.refuses {
             return Err(Refused);
         }
-        (own.is_silent, own.fails(&path), own.delay)
+        let is_further = service == Service::Vmapi && path == "/vms" && parameters.contains_key("marker");
+        (own.is_silent, own.fails(&path) || fails_further && is_further, own.delay)
     };
     if is_silent {
         return std::future::pending().await;
@@ -150,7 +152,7 @@ fn vmapi(shared: &Shared, path: &str, parameters: &BTreeMap<String, String>) -> 
     let (limit, offset) = bounds(parameters);
     let filters = ["owner_uuid", "server_uuid", "alias"].iter();
     let filters = filters.filter_map(|key| Some(((*key).to_owned(), parameters.get(*key)?.clone()))).collect();
-    let limit = limit.min(shared.switches.lock().most_on_page.unwrap_or(PAGE));
+    let limit = shared.switches.lock().size_of_page(limit);
     let is_active = parameters.get("state").is_some_and(|state| state == "active");
     let (vms, total) = datacenter.page(&Page { limit, marker, offset, is_active, filters });
     drop(datacenter);

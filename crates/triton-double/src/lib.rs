@@ -130,7 +130,13 @@ impl Double {
         self.shared.switches.lock().of(service).delay = delay;
     }
 
-    /// Lets no page of instances have more than `most`, whatever is asked for, as pages that shrink between requests.
+    /// Answers requests for pages of instances that have a marker with 500, until it is called with `false`.
+    pub fn fail_further_pages(&self, fails: bool) {
+        self.shared.switches.lock().fails_further_pages = fails;
+    }
+
+    /// Lets the next page of instances have no more than `most`, whatever is asked for, and each one after it one less, down
+    /// to one. With none, pages are as long as is asked for.
     pub fn shrink_pages(&self, most: Option<usize>) {
         self.shared.switches.lock().most_on_page = most;
     }

@@ -30,6 +30,7 @@ type Change = Box<dyn FnOnce(&mut Datacenter) + Send>;
 pub struct Switches {
     services: [ServiceSwitches; 4],
     pub most_on_page: Option<usize>,
+    pub fails_further_pages: bool,
     pub between_pages: Option<Change>,
     pub items_to_drop: u32,
     pub repeats_items: bool,
@@ -48,6 +49,14 @@ pub struct ServiceSwitches {
 impl Switches {
     pub fn of(&mut self, service: Service) -> &mut ServiceSwitches {
         &mut self.services[service.index()]
+    }
+
+    /// The most instances that the page of a request has, and those of the next one: they shrink down to one.
+    pub fn size_of_page(&mut self, wanted: usize) -> usize {
+        let Some(most) = &mut self.most_on_page else { return wanted };
+        let size = wanted.min(*most);
+        *most = (*most - 1).max(1);
+        size
     }
 }
 

@@ -88,7 +88,10 @@ fn switches_fail_shrink_and_refuse() {
     assert_eq!(get(&double, Service::Vmapi, "/vms/none").0, 500);
     assert_eq!(get(&double, Service::Vmapi, "/vms").0, 200);
     double.shrink_pages(Some(2));
-    assert_eq!(get(&double, Service::Vmapi, "/vms?limit=4").2.as_array().unwrap().len(), 2);
+    for (path, length) in [("/vms?limit=4", 2), ("/vms", 1), ("/vms", 1)] {
+        assert_eq!(get(&double, Service::Vmapi, path).2.as_array().unwrap().len(), length, "they shrink");
+    }
+    double.shrink_pages(Some(2));
     double.refuse(Service::Cnapi, true);
     assert_eq!(get(&double, Service::Cnapi, "/servers").0, 0);
     double.between_pages(|datacenter| datacenter.forget_vm(vm(0)["uuid"].as_str().unwrap()));
@@ -96,6 +99,9 @@ fn switches_fail_shrink_and_refuse() {
     double.shrink_pages(None);
     let marker = format!("/vms?marker=%7B%22uuid%22:%22{}%22%7D", vm(2)["uuid"].as_str().unwrap());
     assert_eq!(get(&double, Service::Vmapi, &marker).2.as_array().unwrap().len(), 1);
+    double.fail_further_pages(true);
+    assert_eq!(get(&double, Service::Vmapi, &marker).0, 500);
+    assert_eq!(get(&double, Service::Vmapi, "/vms").0, 200);
     assert_eq!(double.calls().last().unwrap().service, Service::Vmapi);
 }
 

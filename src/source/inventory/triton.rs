@@ -7,7 +7,8 @@
 //!
 //! Invariants: an answer counts only if its request began after that of the last answer about the same element; a failure
 //! removes nothing, and what failed is asked for until it is answered; a listing is complete when each of its instances,
-//! and everything that they need, was told or definitely denied; at most ten elements are asked for at once.
+//! and everything that they need, was told or definitely denied; a service is asked for at most ten
+//! elements at once, and one that does not answer delays no other.
 //!
 //! Parts: `plan` what to do, `services` the calls, `call_error` their faults, `elements` their JSON, `changefeed` the
 //! feed's connection, `frames` its frames, `queue` what is asked for singly, `accounts` the file of accounts, `ufds` the

@@ -1,6 +1,7 @@
 //! The elements that are asked for singly: which wait, which are on their way, which are asked again after a failure.
 //!
-//! Invariants: at most [`MOST_AT_ONCE`] are on their way; an element is on its way once at most; what is pushed while its
+//! Invariants: at most [`MOST_AT_ONCE`] are on their way to a service, and one that does not answer delays those of no
+//! other; an element is on its way once at most; what is pushed while its
 //! answer is on its way is asked for again afterwards, since that answer may be older; what fails is asked for until it
 //! is answered.
 //!
@@ -11,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Requests for single elements that may be on their way at a time.
+/// Requests for single elements that may be on their way to a service at a time.
 pub const MOST_AT_ONCE: usize = 10;
 /// Pause before the first repetition; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -22,9 +23,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Queue {
     entries: HashMap<Key, Entry>,
-    waiting: VecDeque<Key>,
+    lanes: [Lane; 4],
     /// Those that failed, by the time at which they are asked for again.
     later: BTreeSet<(Instant, Key)>,
+    /// Number of those whose last request failed.
+    failing: usize,
+}
+
+/// What one service is asked for.
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<Key>,
+    /// Requests on their way.
     asked: usize,
 }
 
@@ -61,7 +71,7 @@ impl Queue {
             }
         }
         entry.place = Place::Waiting;
-        self.waiting.push_back(key);
+        self.lane(key).waiting.push_back(key);
     }
 
     /// Takes the next one to ask for, if there is room.
@@ -71,36 +81,50 @@ impl Queue {
         {
             self.later.pop_first();
             self.entries.entry(key).or_default().place = Place::Waiting;
-            self.waiting.push_back(key);
+            self.lane(key).waiting.push_back(key);
         }
-        if self.asked >= MOST_AT_ONCE {
-            return None;
-        }
-        let key = self.waiting.pop_front()?;
+        let lane = self.lanes.iter_mut().find(|lane| lane.asked < MOST_AT_ONCE && !lane.waiting.is_empty())?;
+        let key = lane.waiting.pop_front()?;
+        lane.asked += 1;
         self.entries.entry(key).or_default().place = Place::Asked;
-        self.asked += 1;
         Some(key)
     }
 
     /// Notes that an element was answered.
     pub fn answered(&mut self, key: Key) {
-        self.asked = self.asked.saturating_sub(1);
-        if let Some(entry) = self.entries.remove(&key)
-            && entry.again
-        {
+        self.end_request(key);
+        let Some(entry) = self.entries.remove(&key) else { return };
+        self.failing -= usize::from(entry.failures > 0);
+        if entry.again {
             self.push(key);
         }
     }
 
     /// Notes that a request failed. It is repeated, later each time.
     pub fn failed(&mut self, key: Key, now: Instant) {
-        self.asked = self.asked.saturating_sub(1);
+        self.end_request(key);
         let entry = self.entries.entry(key).or_default();
         let pause = FIRST_PAUSE.saturating_mul(1 << entry.failures.min(5)).min(LONGEST_PAUSE);
+        self.failing += usize::from(entry.failures == 0);
         entry.failures += 1;
         entry.again = false;
         entry.place = Place::Later(now + pause);
         self.later.insert((now + pause, key));
+    }
+
+    fn end_request(&mut self, key: Key) {
+        let lane = self.lane(key);
+        lane.asked = lane.asked.saturating_sub(1);
+    }
+
+    /// The lane of the service that has an element.
+    fn lane(&mut self, key: Key) -> &mut Lane {
+        &mut self.lanes[match key {
+            Key::Vm(_) => 0,
+            Key::Server(_) => 1,
+            Key::Network(_) | Key::NetworkPool(_) | Key::Nic(_) => 2,
+            Key::Account(_) => 3,
+        }]
     }
 
     /// Asks at once for those that failed, as far as `is_wanted` says so: what they failed for has passed.
@@ -116,7 +140,7 @@ impl Queue {
 
     /// Number of elements whose last request failed.
     pub fn failing(&self) -> usize {
-        self.entries.values().filter(|entry| entry.failures > 0).count()
+        self.failing
     }
 
     /// True if an element is waited for.
@@ -153,6 +177,16 @@ mod tests {
     }
 
     #[test]
+    fn a_service_that_does_not_answer_delays_no_other() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        (0..20).map(|number| Key::Network(Uuid::from_u128(number))).for_each(|network| queue.push(network));
+        assert_eq!(std::iter::from_fn(|| queue.take(now)).count(), MOST_AT_ONCE);
+        let account = Key::Account(Uuid::nil());
+        queue.push(account);
+        assert_eq!((queue.take(now), queue.take(now)), (Some(account), None));
+    }
+
+    #[test]
     fn failures_are_repeated_later_and_counted() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.push(key(1));
@@ -171,7 +205,12 @@ mod tests {
         queue.hurry(|failed| failed == key(1));
         assert_eq!(queue.next(), None, "it is asked for at once");
         assert_eq!(queue.take(at), Some(key(1)));
+        queue.push(key(2));
+        assert_eq!(queue.take(at), Some(key(2)));
+        queue.failed(key(2), at);
+        assert_eq!(queue.failing(), 2);
+        queue.push(key(1));
         queue.answered(key(1));
-        assert_eq!((queue.failing(), queue.contains(key(1))), (0, false));
+        assert_eq!((queue.failing(), queue.contains(key(1))), (1, true), "it is asked for again, and has not failed");
     }
 }
