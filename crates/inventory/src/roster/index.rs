@@ -139,7 +139,8 @@ impl Roster {
     }
 
     /// The members of a name in a forward zone, by UUID, each with all its records there, up to the first whose records
-    /// do not fit the RRsets: an address without the TXT record of its instance would be nobody's.
+    /// do not fit the RRsets: an address without the TXT record of its instance would be nobody's. SRV records are longer,
+    /// and lead to other names: those that fit no more are left out alone.
     fn members_at<'a>(
         &'a self,
         zone: u16,
@@ -156,7 +157,11 @@ impl Roster {
             for (rtype, rdata) in &records {
                 *octets.entry(*rtype).or_default() += rdata.len() + wire::rr::FIXED_BYTES;
             }
-            octets.values().all(|octets| *octets <= MOST_OCTETS).then_some((uuid, records))
+            if octets.get(&rtype::SRV).is_some_and(|octets| *octets > MOST_OCTETS) {
+                records.retain(|(rtype, _)| *rtype != rtype::SRV);
+            }
+            let mut others = octets.iter().filter(|(rtype, _)| **rtype != rtype::SRV);
+            others.all(|(_, octets)| *octets <= MOST_OCTETS).then_some((uuid, records))
         })
         .fuse()
     }
