@@ -74,7 +74,9 @@ fn a_reload_does_not_end_the_wait() {
     let folder = Folder::new();
     let secondary = start_secondary(&folder, FAR);
     let mut free = [Port::reserve(), Port::reserve()];
-    free.iter_mut().for_each(|port| drop(port.release()));
+    for port in &mut free {
+        port.release();
+    }
     let site = Site::start_beside(folder, &[vm("web1", "acme", 1)], "", &[free[0].address()]);
     let mut resolver = site.resolver();
     let is_waiting =
