@@ -8,7 +8,7 @@
 //! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a
 //! number of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a
 //! right to places that nobody else may take. Only GET and HEAD are served, unless a site has
-//! other methods at a path; then at most [`MAX_BODY_BYTES`] of a body are read. What is
+//! other methods at a path; then at most 64 KiB of a body are read. What is
 //! for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
 //! learns the name and decides for itself.
 //!
