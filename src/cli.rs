@@ -20,6 +20,7 @@ mod paint;
 mod register;
 mod retransfer;
 mod rollback;
+mod status;
 mod top;
 
 use crate::config::{self, Config};
@@ -111,10 +112,7 @@ enum Verb {
     /// Have the server read its configuration again, without dropping a query
     Reload,
     /// Show how all zones are, or one in detail
-    Status {
-        /// A zone or region [default: all]
-        zone: Option<String>,
-    },
+    Status(status::StatusOptions),
     /// Ask the primaries of all zones, or of one, for news now
     Refresh {
         /// A zone, or a region, which stands for its members [default: all zones]
@@ -321,7 +319,7 @@ fn run_verb(
             }
             Request::RELOAD
         }
-        Verb::Status { zone } => Request::Status { zone },
+        Verb::Status(options) => return status::status(&socket()?, options, json),
         Verb::Refresh { zone } => Request::Refresh { zone },
         Verb::Retransfer { zone, accept } => return retransfer::retransfer(&socket()?, zone, accept, json),
         Verb::Dump { zone } => Request::Dump { zone },

@@ -47,6 +47,7 @@ use crate::terminal::Bars;
 use crate::view;
 use crate::view::loading::Loading;
 use crate::view::rates::Rates;
+use crate::view::secondaries;
 use arc_swap::ArcSwap;
 use audit::start_schedule;
 use descriptors::Descriptors;
@@ -205,6 +206,7 @@ impl Daemon {
         upkeep::start(&publisher, keeper.commands.downgrade());
         let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
         let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone(), notify::Timers::default()));
+        secondaries::show_when_read(&metrics, &publisher, &notifier);
         let mut probe = Probe::new(publisher.clone(), metrics.clone());
         let view = view::Handle {
             config: Arc::new(ArcSwap::new(config.clone())),

@@ -23,8 +23,9 @@ use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 use queries::{DROPPED, QueryBlocks};
+use std::collections::BTreeMap;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prefix of the name of every family.
@@ -139,6 +140,11 @@ families! {
     /// Announcements of a zone to its secondaries, by what came of them: acknowledged, timeout, a response code, tsig,
     /// error.
     notify_sent: ZoneCounters::new("notify_sent_total", &["zone", "result"]);
+    /// Zones times secondaries that are told of their changes, by whether they have acknowledged or fetched the version
+    /// that is served: current, or behind.
+    secondaries: IntGaugeVec::new("secondaries", &["state"]);
+    /// When the oldest version came that a secondary has neither acknowledged nor fetched; absent while it has the newest.
+    secondary_behind: IntGaugeVec::new("secondary_behind_since_timestamp_seconds", &["zone", "secondary"]);
     /// Serial of the zone as it is served.
     zone_serial: IntGaugeVec::new("zone_serial", &["zone"]);
     /// Serial that the primary announced last.
@@ -321,7 +327,8 @@ type Gauges = Box<dyn Fn(&Metrics) + Send + Sync>;
 /// Readings of gauges that are set for each of them.
 #[derive(Default)]
 struct Readings {
-    gauges: OnceLock<Gauges>,
+    /// By who sets them.
+    gauges: Mutex<BTreeMap<&'static str, Gauges>>,
     /// Held by who reads, and by who removes series that a reading would bring back.
     turn: Mutex<()>,
 }
@@ -404,10 +411,10 @@ impl Metrics {
         self.blocks.with_totals(QueryTotals::clone)
     }
 
-    /// Has gauges set for each reading by a function, the first that asks for it.
-    pub fn set_when_read(&self, gauges: impl Fn(&Metrics) + Send + Sync + 'static) {
-        // A process has one keeper.
-        let _ = self.readings.gauges.set(Box::new(gauges));
+    /// Has gauges set for each reading by a function, the first that asks for it in somebody's name.
+    pub fn set_when_read(&self, name: &'static str, gauges: impl Fn(&Metrics) + Send + Sync + 'static) {
+        let mut all = self.readings.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name).or_insert_with(|| Box::new(gauges));
     }
 
     /// Leaves gauges as they are while the guard lives, whoever reads.
@@ -418,13 +425,13 @@ impl Metrics {
     /// Sets the gauges that are set for each reading. They stay as they are while series are removed: nobody waits for
     /// that.
     fn set_gauges(&self) {
-        let Some(gauges) = self.readings.gauges.get() else { return };
         let _turn = match self.readings.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        gauges(self);
+        let all = self.readings.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().for_each(|gauges| gauges(self));
     }
 
     /// Everything in Prometheus' text format.

@@ -31,7 +31,7 @@ use sockets::Sockets;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use table::Table;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -65,15 +65,32 @@ impl Default for Timers {
 
 /// Status of one target of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Secondary")]
+#[schemars(rename = "Announcements")]
 pub struct TargetStatus {
     pub address: SocketAddr,
     /// The serial that was sent last.
     pub notified: Option<Serial>,
     /// The serial that the target last acknowledged.
     pub acknowledged: Option<Serial>,
+    /// The serial that the target has fetched from here, or said it has; none too where several targets have its address.
+    pub fetched: Option<Serial>,
     /// Outcome of the announcement, in words.
     pub result: String,
+    /// Unix time since which all announcements have ended so.
+    pub since: Option<i64>,
+    /// Time at which it became a target.
+    #[serde(skip)]
+    pub added: SystemTime,
+}
+
+/// What is known of one target of a zone, without words.
+pub struct Standing<'a> {
+    pub address: SocketAddr,
+    pub acknowledged: Option<Serial>,
+    /// Looks for the serial that it has fetched.
+    pub fetched: &'a dyn Fn() -> Option<Serial>,
+    /// Time at which it became a target.
+    pub added: SystemTime,
 }
 
 /// The handle of the task, which ends when this is dropped.
@@ -88,8 +105,6 @@ struct Shared {
     /// Rung when an order has changed the table.
     bell: Notify,
 }
-
-impl Shared {}
 
 /// Begins to announce changes, to nobody yet. Must be called within a tokio runtime.
 pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
@@ -121,6 +136,11 @@ impl Notifier {
     /// Status of a zone's targets, in the order in which they were set.
     pub fn status(&self, zone: &Name) -> Vec<TargetStatus> {
         self.shared.table.lock().status(zone)
+    }
+
+    /// Shows each zone with each of its targets, in no order.
+    pub fn each_target(&self, show: impl FnMut(&Name, &Standing)) {
+        self.shared.table.lock().each_target(show);
     }
 }
 

@@ -4,9 +4,9 @@
 //!
 //! Parts: `report` the model of zones, regions and the server, `zones` the columns of its table, for text and pages alike
 //! (`columns`), `remarks` what the last of them says; `facts` what is told of one zone, as text and on its page; `status` all of it as text, `page` as pages and for programs,
-//! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `compare` a zone as another server has it, `leads` ways from regions to larger sets, `changes` what a reload has changed,
+//! `judgement` what of it needs attention, `lookup` why a name answers as it does, `history` and `diff` earlier versions, `compare` a zone as another server has it, `leads` ways from regions to larger sets, `changes` what a reload has changed,
 //! `cns` inventories as CNS tells of them,
-//! `loading` first loads on the terminal, `rates`, `sizes`, `steering` and `outward` what parts of the report are made of.
+//! `loading` first loads on the terminal, `rates`, `sizes`, `steering`, `secondaries` and `outward` what parts of the report are made of.
 
 pub mod changes;
 pub mod cns;
@@ -16,6 +16,7 @@ pub mod diff;
 pub mod facts;
 pub mod handle;
 pub mod history;
+pub mod judgement;
 pub mod leads;
 pub mod loading;
 pub mod lookup;
@@ -24,6 +25,7 @@ pub mod page;
 pub mod rates;
 pub mod remarks;
 pub mod report;
+pub mod secondaries;
 pub mod sizes;
 pub mod status;
 pub mod steering;

@@ -8,6 +8,8 @@
 #[path = "monitoring/causes.rs"]
 mod causes;
 mod harness;
+#[path = "monitoring/secondary.rs"]
+mod secondary;
 #[path = "monitoring/world.rs"]
 mod world;
 
@@ -127,6 +129,7 @@ causes! {
     an_inventory_that_is_gone_fires_until_it_is_back: "CnsInventoryFailing";
     instances_that_cannot_leave_or_be_judged_fire_and_so_does_an_inventory_that_has_lost_them:
         "CnsInstancesHeld" "CnsInstancesUndecided" "CnsTransferHeldBack";
+    a_secondary_that_is_told_nothing_fires_until_it_hears: "CnsSecondaryBehind";
     a_second_builder_fires_until_it_is_gone: "CnsSecondBuilder";
     a_feed_that_is_lost_and_an_instance_that_cannot_be_read_fire: "CnsInventoryIncomplete" "CnsInventoryFeedLost";
     orders_that_one_replica_alone_was_given_fire_until_they_end:

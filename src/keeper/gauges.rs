@@ -34,7 +34,7 @@ const SERVED: [&str; 2] = ["home", "elsewhere"];
 /// Has the gauges set for each reading.
 pub(super) fn show_when_read(metrics: &Metrics, snapshots: &Snapshots, budget: &Arc<Budget>) {
     let (snapshots, budget) = (snapshots.clone(), budget.clone());
-    metrics.set_when_read(move |metrics| snapshots.load().show(metrics, &budget.usage(), Instant::now()));
+    metrics.set_when_read("keeper", move |metrics| snapshots.load().show(metrics, &budget.usage(), Instant::now()));
 }
 
 impl Snapshot {

@@ -62,6 +62,11 @@ impl Peers {
         self.with_peer(address, |peer| _ = peer.serials.insert(zone.to_string(), serial));
     }
 
+    /// The serial of a zone that a peer has, as far as it is known.
+    pub fn serial(&self, address: IpAddr, zone: &Name) -> Option<Serial> {
+        self.lock().get(&address.to_canonical())?.1.serials.get(&zone.to_string()).copied()
+    }
+
     /// All peers, by address.
     pub fn all(&self) -> BTreeMap<IpAddr, Peer> {
         self.lock().iter().map(|(address, (_, peer))| (*address, peer.clone())).collect()
@@ -106,6 +111,8 @@ mod tests {
         let counts = PeerCounts { soa: 1, axfr: 1, ixfr: 1, goodxfer: 1 };
         let serials = BTreeMap::from([("z.example.".to_owned(), Serial(8))]);
         assert_eq!(peers.all(), BTreeMap::from([(one, Peer { counts, serials })]));
+        assert_eq!(peers.serial("::ffff:192.0.2.1".parse().unwrap(), &zone), Some(Serial(8)));
+        assert_eq!(peers.serial(one, &Name::parse("other.example").unwrap()), None);
         for number in 0..MOST_PEERS as u32 {
             peers.note_serial(IpAddr::V4((0x0a00_0000 + number).into()), &zone, Serial(1));
         }

@@ -12,14 +12,15 @@
 
 use super::message;
 use super::outcome::NotifyOutcome;
-use super::{TargetStatus, Targets, Timers};
+use super::{Standing, TargetStatus, Targets, Timers};
 use crate::client::{Server, now as unix_now, random_id};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::Published;
 use crate::zone::Zone;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use wire::name::Name;
@@ -66,8 +67,10 @@ struct Entry {
     /// The serial that was sent last.
     notified: Option<Serial>,
     acknowledged: Option<Serial>,
-    /// Outcome of the last exchange that ended.
-    outcome: Option<NotifyOutcome>,
+    /// Outcome of the last exchange that ended, and since when all have ended so.
+    outcome: Option<(NotifyOutcome, SystemTime)>,
+    /// Since when it is a target.
+    added: SystemTime,
     /// The zone is to be announced whatever was sent last.
     wanted: bool,
     /// Time before which no exchange begins.
@@ -173,23 +176,52 @@ impl Table {
         numbers
             .map(|number| {
                 let entry = &self.entries[number];
+                let fetched = self.fetched(entry);
+                let has_fetched = fetched.is_some_and(|fetched| Some(fetched) == entry.notified);
                 let result = match (&entry.stage, &entry.outcome) {
                     (Stage::Open(exchange), _) => {
                         let Exchange { sent, problem, .. } = &**exchange;
                         let problem = problem.as_ref().map(|problem| format!(", {problem}")).unwrap_or_default();
                         format!("waiting for the reply to message {sent}{problem}")
                     }
-                    (_, Some(outcome)) => outcome.to_string(),
+                    // What it answered before it knew the zone says nothing any more.
+                    (_, Some((outcome, _))) if has_fetched && *outcome != NotifyOutcome::Acknowledged => {
+                        "fetched".to_owned()
+                    }
+                    (_, Some((outcome, _))) => outcome.to_string(),
                     (_, None) => "not announced yet".to_owned(),
                 };
                 TargetStatus {
                     address: entry.target.address,
                     notified: entry.notified,
                     acknowledged: entry.acknowledged,
+                    fetched,
                     result,
+                    since: entry.outcome.as_ref().map(|(_, since)| unix_seconds(*since)),
+                    added: entry.added,
                 }
             })
             .collect()
+    }
+
+    /// Shows each zone with each of its targets, and what that has.
+    pub(super) fn each_target(&self, mut show: impl FnMut(&Name, &Standing)) {
+        for entry in self.entries.values() {
+            let (address, fetched) = (entry.target.address, || self.fetched(entry));
+            show(
+                &entry.zone,
+                &Standing { address, acknowledged: entry.acknowledged, fetched: &fetched, added: entry.added },
+            );
+        }
+    }
+
+    /// The serial that the target of an entry has fetched here, or said it has. Of targets that share an address nobody
+    /// knows which of them came.
+    fn fetched(&self, entry: &Entry) -> Option<Serial> {
+        let address = entry.target.address.ip();
+        let numbers = self.zones.get(&entry.zone).into_iter().flatten();
+        let is_alone = numbers.filter(|number| self.entries[number].target.address.ip() == address).count() == 1;
+        self.metrics.peers.serial(address, &entry.zone).filter(|_| is_alone)
     }
 
     /// Targets of all entries, for whoever keeps sockets for them.
@@ -208,6 +240,7 @@ impl Table {
             notified: None,
             acknowledged: None,
             outcome: None,
+            added: SystemTime::now(),
             wanted: false,
             earliest: now,
             stage: Stage::Rest,
@@ -246,7 +279,7 @@ impl Table {
             && let Err(error) = chain.check(&mut bytes.to_vec(), unix_now())
         {
             // RFC 8945 section 5.4: anybody can have sent this, so the true reply may still come.
-            exchange.problem = Some(NotifyOutcome::Signature(error));
+            exchange.problem = Some(NotifyOutcome::from_signature(error));
             return;
         }
         self.close(number, NotifyOutcome::from_code(code), root, now);
@@ -413,11 +446,12 @@ impl Table {
         if !outcome.is_silence() && place.silence.take().is_some() {
             info!(%target, "the secondary answers again");
         }
+        let is_same = entry.outcome.as_ref().is_some_and(|(before, _)| before.label() == outcome.label());
         let is_new = if outcome.is_silence() {
             // Said once for the address, which may be that of thousands of zones.
             place.silence.replace(outcome.label()) != Some(outcome.label())
         } else {
-            entry.outcome.as_ref().is_none_or(|before| before.label() != outcome.label())
+            !is_same
         };
         if outcome == NotifyOutcome::Acknowledged {
             entry.acknowledged = Some(serial);
@@ -427,7 +461,8 @@ impl Table {
         } else {
             debug!(%zone, %target, %serial, "NOTIFY failed: {outcome}");
         }
-        entry.outcome = Some(outcome);
+        let since = entry.outcome.as_ref().filter(|_| is_same).map_or_else(SystemTime::now, |(_, since)| *since);
+        entry.outcome = Some((outcome, since));
     }
 }
 

@@ -60,7 +60,7 @@ impl Facts {
         if report.transfers().is_some() {
             let announced = report.newest_at_primary();
             facts.show("at the primary", Value::Serial(announced));
-            facts.show("lag", Value::Html(lag(kept.serial, announced)));
+            facts.show("lag", Value::Html(lag(kept.serial, announced, report.is_heard())));
         }
         facts.tell_extent(kept.records, kept.names, report.sizes, false);
         if let (Some(refreshed), Some(expires)) = (kept.refreshed_seconds_ago, kept.expires_in_seconds) {
@@ -305,9 +305,15 @@ impl Facts {
         }
         self.show("transfers out", show_counts(outward.sent));
         for target in &outward.secondaries {
-            let TargetStatus { address, notified, acknowledged, result } = target;
+            let TargetStatus { address, notified, acknowledged, fetched, result, since, .. } = &target.status;
             let (told, acknowledged) = (or_dash(*notified), or_dash(*acknowledged));
-            self.tell(format_args!("secondary {address}: told {told}, acknowledged {acknowledged}, {result}"));
+            let fetched = fetched.map(|fetched| format!(", fetched {fetched}")).unwrap_or_default();
+            let since = since.map(|since| format!(" for {}", time_since(since))).unwrap_or_default();
+            let behind = target.behind_since.map(|since| format!("; behind for {}", time_since(since)));
+            let behind = behind.unwrap_or_default();
+            self.tell(format_args!(
+                "secondary {address}: told {told}, acknowledged {acknowledged}{fetched}, {result}{since}{behind}"
+            ));
         }
     }
 }
@@ -337,6 +343,11 @@ fn show_counts(counts: TransferCounts) -> Value {
 /// Describes a pin: the version, the time and the reason.
 pub fn describe_pin(pin: &PinStatus) -> String {
     format!("pinned to version {} since {}{}", pin.to, moment(Some(pin.since)), because(": ", &pin.reason))
+}
+
+/// A pin in words that follow the word itself.
+pub fn pinned_to(pin: &PinStatus) -> String {
+    describe_pin(pin).trim_start_matches("pinned ").to_owned()
 }
 
 /// Says what is doubtful about a region: its name servers, and the addresses that clients get. Names are written so.
@@ -374,6 +385,8 @@ pub fn describe_unfiltered(name: impl Display, target: impl Display, zone: impl 
 mod tests {
     use super::*;
     use crate::view::outward::HistoryReport;
+    use crate::view::secondaries::SecondaryReport;
+    use std::time::UNIX_EPOCH;
 
     #[test]
     fn the_ways_out_are_told() {
@@ -383,12 +396,16 @@ mod tests {
             facts.text
         };
         assert_eq!(told(&Outward::default()), "", "nothing to tell");
-        let target = TargetStatus {
+        let status = TargetStatus {
             address: "192.0.2.9:53".parse().unwrap(),
             notified: Some(Serial(7)),
-            acknowledged: Some(Serial(6)),
+            acknowledged: Some(Serial(5)),
+            fetched: Some(Serial(6)),
             result: "no reply".into(),
+            since: Some(unix_now()),
+            added: UNIX_EPOCH,
         };
+        let target = SecondaryReport { status, behind_since: Some(unix_now() - 90) };
         let outward = Outward {
             history: HistoryReport { versions: 3, bytes: 2048, from: Some(Serial(4)) },
             secondaries: vec![target],
@@ -396,7 +413,7 @@ mod tests {
             sent: TransferCounts { incremental: 5, full: 1 },
         };
         let expected = "  history from serial 4: 3 versions, 2KiB\n  transfers to secondaries: 5 incremental, 1 full\n  \
-                        secondary 192.0.2.9:53: told 7, acknowledged 6, no reply\n";
+                        secondary 192.0.2.9:53: told 7, acknowledged 5, fetched 6, no reply for 0s; behind for 1m30s\n";
         assert_eq!(told(&outward), expected);
         assert_eq!(outward.notified(), Some(Serial(7)));
     }

@@ -6,8 +6,9 @@
 
 use crate::daemon::sources::SourceStatus;
 use crate::metrics::{Metrics, TransferCounts};
-use crate::notify::{Notifier, TargetStatus};
+use crate::notify::Notifier;
 use crate::publish::{Published, Served};
+use crate::view::secondaries::SecondaryReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use wire::serial::Serial;
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outward {
     pub history: HistoryReport,
-    pub secondaries: Vec<TargetStatus>,
+    pub secondaries: Vec<SecondaryReport>,
     /// Transfers from its primaries.
     pub received: TransferCounts,
     /// Transfers to secondaries.
@@ -39,7 +40,7 @@ pub struct HistoryReport {
 impl Outward {
     /// Newest serial that was announced to secondaries.
     pub fn notified(&self) -> Option<Serial> {
-        newest(self.secondaries.iter().filter_map(|target| target.notified))
+        newest(self.secondaries.iter().filter_map(|target| target.status.notified))
     }
 }
 
@@ -64,7 +65,8 @@ pub fn gather(
         };
         let oldest = served.history.iter().next().map(|delta| delta.from_serial());
         let history = HistoryReport { versions: served.history.len(), bytes: served.history.bytes(), from: oldest };
-        let secondaries = notifier.status(&served.origin);
+        let targets = notifier.status(&served.origin).into_iter();
+        let secondaries = targets.map(|target| SecondaryReport::new(target, served)).collect();
         Outward { history, secondaries, received, sent: metrics.sent.of(&served.origin.to_string()) }
     };
     served.map(|served| (served.origin.clone(), outward(served))).collect()

@@ -18,7 +18,6 @@ pub mod hosts;
 mod instances;
 mod list;
 mod live;
-mod notes;
 pub mod openapi;
 mod overview;
 pub mod parts;

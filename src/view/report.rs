@@ -29,9 +29,8 @@ use std::time::Instant;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Status of all zones or some, as `aggregator status --json` prints it.
+/// Status of all zones or some.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Status")]
 pub struct Report {
     pub version: &'static str,
     pub uptime_seconds: u64,
@@ -151,6 +150,12 @@ impl ZoneReport {
             Some(SourceStatus::Primaries(source)) => Some(source),
             _ => None,
         }
+    }
+
+    /// Returns true unless no primary of the zone answers, so that nobody knows what is new there.
+    pub fn is_heard(&self) -> bool {
+        let failing = |source: &transfer::Status| source.primaries.iter().all(|primary| primary.failures > 0);
+        self.transfers().is_none_or(|source| source.primaries.is_empty() || !failing(source))
     }
 
     /// Returns the newest serial of the zone's primaries.

@@ -6,6 +6,7 @@ use super::Handle;
 use super::columns::write_columns;
 use super::facts::Facts;
 use super::handle::{not_configured, read_zone};
+use super::judgement::{Judged, Judgement};
 use super::page::rows::{drained_by, drained_names};
 use super::report::Report;
 use super::text::{because, format_seconds, time_between, time_since, unix_now};
@@ -19,12 +20,13 @@ use wire::name::Name;
 /// Shows all zones, or everything about one.
 pub fn status(view: &Handle, only: Option<&str>) -> Result<Reply, String> {
     let name = only.map(read_zone).transpose()?;
-    let report = Report::collect(view, name.as_ref());
+    let judged = Judged::collect(view, name.as_ref());
+    let Judged { report, judgement } = &judged;
     if let Some(name) = name.as_ref().filter(|_| report.is_empty()) {
         return Err(not_configured(name));
     }
-    let text = if name.is_some() { report.details() } else { report.overview() };
-    Ok(Reply { ok: true, text, data: serde_json::json!(report) })
+    let text = if name.is_some() { report.details() } else { report.overview(judgement) };
+    Ok(Reply { ok: true, text, data: serde_json::json!(judged) })
 }
 
 /// Prints a zone as a zone file.
@@ -42,12 +44,13 @@ pub fn dump(view: &Handle, zone: &str) -> Result<Reply, String> {
 
 impl Report {
     /// The overview, a line a zone.
-    pub fn overview(&self) -> String {
+    pub fn overview(&self, judgement: &Judgement) -> String {
         let mut text = String::new();
         let up = format_seconds(self.uptime_seconds);
         _ = writeln!(text, "aggregator {}, up {up}, configuration {}", self.version, self.config);
         _ = writeln!(text, "{}", self.state.describe());
         _ = writeln!(text, "{}", self.memory.describe());
+        _ = writeln!(text, "{}", judgement.headline());
         write_columns(&mut text, &columns(), &lines(self));
         self.drains.iter().for_each(|drain| write_drain(&mut text, "", drain));
         text

@@ -20,8 +20,17 @@ pub fn a_datacenter_that_is_cut_off_fires_for_its_zone_and_replica() -> World {
     let firing = world.prometheus.alerts();
     assert!(firing.iter().all(|alert| alert.labels["instance"] == world.instance(0)), "{firing:?}");
     world.assert_only(&CUT_OFF);
+    // The verb says the same, and so does its exit code.
+    let zone = ZONES[0].trim_end_matches('.');
+    let told = world.replicas[0].verb(&["status", "--problems"]);
+    assert!(told.code == 1 && told.stdout.starts_with("Serving; 1 thing to look at\n"), "{told:?}");
+    assert!(told.stdout.contains(&format!("look     source fails: {zone}: ")), "{told:?}");
     world.relays[0][0].cut(false);
     world.wait_quiet();
+    wait_until("the verb finds nothing", PATIENCE, || {
+        let told = world.replicas[0].verb(&["status", "--problems"]);
+        (told.code == 0 && told.stdout == "Everything is well\n").then_some(())
+    });
     world
 }
 
@@ -74,6 +83,25 @@ pub fn instances_that_cannot_leave_or_be_judged_fire_and_so_does_an_inventory_th
     write("");
     world.wait_firing("CnsTransferHeldBack", &[("zone", MADE), ("instance", &world.instance(0))]);
     world.inventories.iter().for_each(|path| write_file(path, INVENTORY));
+    world.wait_quiet();
+    world
+}
+
+/// The secondary hears nothing of a new version, and then of the next one.
+pub fn a_secondary_that_is_told_nothing_fires_until_it_hears() -> World {
+    let world = World::start(&Plan { inventory: true, ..Plan::default() });
+    world.secondary.deafen(true);
+    let changed = INVENTORY.replace("192.0.2.1", "192.0.2.7");
+    world.inventories.iter().for_each(|path| write_file(path, &changed));
+    let secondary = world.secondary.address.to_string();
+    for replica in 0..2 {
+        let labels = [("zone", MADE), ("secondary", &secondary), ("instance", &world.instance(replica))];
+        world.wait_firing("CnsSecondaryBehind", &labels);
+    }
+    // An inventory is confirmed every ten seconds, which is late for the shortened rule.
+    world.assert_only(&["CnsSecondaryBehind", "CnsTransferFailing"]);
+    world.secondary.deafen(false);
+    world.replicas.iter().for_each(|replica| assert_eq!(replica.verb(&["notify", MADE]).code, 0));
     world.wait_quiet();
     world
 }

@@ -2,9 +2,11 @@
 //! Prometheus.
 
 use super::harness::*;
+use super::secondary::Secondary;
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +33,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(3);
 
 /// Times that are shorter in the copy of the rules that the tests use; each stands in the real files.
-const SHORTER: [(&str, &str); 14] = [
+const SHORTER: [(&str, &str); 15] = [
     ("for: 1m\n", "for: 1s\n"),
     ("for: 2m\n", "for: 1s\n"),
     ("for: 5m\n", "for: 1s\n"),
@@ -46,6 +48,7 @@ const SHORTER: [(&str, &str); 14] = [
     ("clamp_min(2 * aggregator_zone_refresh_seconds, 600)", "clamp_min(0 * aggregator_zone_refresh_seconds, 5)"),
     ("timestamp_seconds > 86400", "timestamp_seconds > 2"),
     ("> 0) > 1800", "> 0) > 2"),
+    ("behind_since_timestamp_seconds > 600", "behind_since_timestamp_seconds > 2"),
 ];
 
 /// Settings of a world at its start.
@@ -100,6 +103,8 @@ pub struct World {
     pub zookeeper: Option<ZooKeeper>,
     /// The services of a Triton datacenter.
     pub triton: Option<Double>,
+    /// The secondary of the zone of the inventory, before the datacenters' primary.
+    pub secondary: Secondary,
     /// The inventory of each replica.
     pub inventories: Vec<PathBuf>,
     /// The rules of all alerts that were waited for and came.
@@ -132,9 +137,11 @@ impl World {
         let inventories: Vec<PathBuf> = (0..2).map(|replica| home(replica).join("inventory.json")).collect();
         inventories.iter().for_each(|path| write_file(path, INVENTORY));
         (0..2).for_each(|replica| write_file(&home(replica).join("accounts.json"), ACCOUNTS));
+        let secondary = Secondary::start(primary.address());
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
-                let settings = settings(plan, replica, &relays[replica], zookeeper.as_ref(), triton.as_ref());
+                let (zookeeper, triton) = (zookeeper.as_ref(), triton.as_ref());
+                let settings = settings(plan, replica, &relays[replica], zookeeper, triton, secondary.address);
                 Aggregator::start_with(&home(replica), &settings)
             })
             .collect();
@@ -148,6 +155,7 @@ impl World {
             prometheus,
             zookeeper,
             triton,
+            secondary,
             inventories,
             seen,
             instances,
@@ -326,6 +334,7 @@ fn settings(
     relays: &[Relay],
     zookeeper: Option<&ZooKeeper>,
     triton: Option<&Double>,
+    secondary: SocketAddr,
 ) -> Settings {
     let mut zones = String::new();
     for (zone, relay) in ZONES.iter().zip(relays) {
@@ -335,7 +344,6 @@ fn settings(
         zones.push_str(&format!("\"{TREE}\" = {{ zookeeper = \"{}\", session_timeout = \"4s\" }}\n", server.address()));
     }
     if plan.inventory {
-        let secondary = relays[0].address();
         zones.push_str(&format!("\"{MADE}\" = {{ inventory = \"dc\", notify = [\"{secondary}\"] }}\n"));
     }
     if triton.is_some() {

@@ -7,6 +7,7 @@ use crate::publish::{Served, State};
 use crate::serve::http::Content;
 use crate::transfer::TransferNote;
 use crate::view::history::list_versions;
+use crate::view::judgement::Judged;
 use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::zone::Soa;
 use schemars::JsonSchema;
@@ -98,7 +99,7 @@ impl Page {
         match path {
             ["status"] => {
                 let view = self.view.clone();
-                in_thread(move || json!(Report::collect(&view, None))).await
+                in_thread(move || json!(Judged::collect(&view, None))).await
             }
             ["queries"] => Ok(json!(self.view.rates.read())),
             ["zones"] => Ok(self.list_zones()),

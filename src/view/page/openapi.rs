@@ -9,9 +9,9 @@ use super::api::{Failure, ZoneDetail, Zones};
 use crate::source::inventory::Survey;
 use crate::view::diff::Diff;
 use crate::view::history::Versions;
+use crate::view::judgement::Judged;
 use crate::view::lookup::Lookup;
 use crate::view::rates::Queries;
-use crate::view::report::Report;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -79,7 +79,7 @@ const PATHS: [Path; 9] = [
         summary: "How everything is.",
         parameters: &[],
         failures: &[503],
-        schema: SchemaGenerator::subschema_for::<Report>,
+        schema: SchemaGenerator::subschema_for::<Judged>,
     },
     Path {
         path: "/api/v1/queries",

@@ -4,7 +4,6 @@
 //! Cost: O(zones + members of all regions).
 
 use super::Shell;
-use super::notes::{Note, collect_notes, judge};
 use super::parts::{
     Cell, Grade, Mark, count, id_of, number, rate, serial, share, size, spark_line, time, when, zone_link,
 };
@@ -17,6 +16,7 @@ use crate::source::inventory::status::Reading;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::view::columns::{Column, Table, Value, cells, heads, table};
+use crate::view::judgement::{Judgement, Note};
 use crate::view::rates::Queries;
 use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::view::zones::{Line, columns};
@@ -24,7 +24,6 @@ use askama::Template;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use wire::name::Name;
-use wire::serial::Serial;
 
 /// Zones in the table, regions, members of each and notes; who has more looks in the list, or at the region.
 const LISTED_ZONES: usize = 100;
@@ -80,9 +79,11 @@ impl Overview {
     pub fn new<'r>(shell: Shell, report: &'r Report, queries: &Queries) -> Overview {
         let now = shell.now;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
-        let mut notes = collect_notes(report);
-        let (verdict, hidden_notes) = (judge(report, &notes), notes.len().saturating_sub(LISTED_NOTES));
-        notes.truncate(LISTED_NOTES);
+        let judgement = Judgement::of(report);
+        let Judgement { grade, verdict, notes } = &judgement;
+        let verdict = Mark::new(*grade, &**verdict);
+        let hidden_notes = notes.len().saturating_sub(LISTED_NOTES);
+        let notes = notes.iter().take(LISTED_NOTES).cloned().collect();
         let mut listed: Vec<&ZoneReport> = report.zones.iter().collect();
         // Trouble comes first; else they keep their order.
         let trouble = |grade: Grade| if grade == Grade::Told { Grade::Good } else { grade };
@@ -92,13 +93,16 @@ impl Overview {
         let row =
             |zone: &'r ZoneReport| (id_of("zone", &zone.kept.zone), cells(&columns, &Line::new(report, zone), now));
         let transports = queries.rates.transports.iter();
+        let worst = judgement.worst();
         let mut regions: Vec<&RegionReport> = report.regions.iter().collect();
         if regions.len() > LISTED_REGIONS {
-            regions.sort_by_key(|region| !has_trouble(region));
+            regions.sort_by_key(|region| Reverse(worst.get(&region.kept.region).map(|note| note.grade)));
         }
         let hidden_regions = regions.len().saturating_sub(LISTED_REGIONS);
         let regions = regions.into_iter().take(LISTED_REGIONS);
-        let regions = regions.map(|region| region_card(report, region, &zones, now)).collect();
+        let regions = regions
+            .map(|region| region_card(report, region, &zones, worst.get(&region.kept.region).copied(), now))
+            .collect();
         Overview {
             verdict,
             notes,
@@ -197,7 +201,13 @@ fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
 }
 
 /// A region as a card.
-fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> RegionCard {
+fn region_card(
+    whole: &Report,
+    report: &RegionReport,
+    zones: &HashMap<&Name, &ZoneReport>,
+    worst: Option<&Note>,
+    now: i64,
+) -> RegionCard {
     let region = &report.kept;
     let mut facts = vec![
         Fact::new("records", number(region.records)),
@@ -216,9 +226,8 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
     }
     if !report.outward.secondaries.is_empty() {
         let secondaries = &report.outward.secondaries;
-        let is_current = |acknowledged: Option<Serial>| acknowledged.is_some() && acknowledged == region.serial;
-        let current = secondaries.iter().filter(|target| is_current(target.acknowledged)).count();
-        facts.push(Fact::new("secondaries told", format!("{current} of {}", secondaries.len())));
+        let current = secondaries.iter().filter(|target| target.behind_since.is_none()).count();
+        facts.push(Fact::new("secondaries current", format!("{current} of {}", secondaries.len())));
     }
     let mut listed: Vec<&MemberStatus> = region.members.iter().collect();
     if listed.len() > LISTED_MEMBERS {
@@ -229,7 +238,7 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
     RegionCard {
         id: id_of("region", &region.region),
         link: zone_link(&region.region),
-        mark: Mark::of_state(region.state),
+        mark: region_mark(report, worst),
         serial: serial(region.serial),
         facts,
         members: members(listed, zones, now),
@@ -237,10 +246,13 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
     }
 }
 
-/// Returns true if a region has members that are missing or old, or is not served.
-fn has_trouble(report: &RegionReport) -> bool {
-    let is_lacking = |member: &MemberStatus| matches!(member.state, "missing" | "expired" | "stale");
-    report.kept.state != State::Ok || report.kept.members.iter().any(is_lacking)
+/// The state of a region, and whether there is something to look at.
+fn region_mark(report: &RegionReport, worst: Option<&Note>) -> Mark {
+    let mark = Mark::of_state(report.kept.state);
+    match worst {
+        Some(note) if mark.grade == Grade::Good => Mark::new(note.grade, format!("{}, {}", mark.text, note.kind)),
+        _ => mark,
+    }
 }
 
 /// Inventories, each once.

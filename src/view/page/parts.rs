@@ -9,6 +9,8 @@ use crate::publish::State;
 use crate::view::text;
 use askama::filters::{Escaper, Html, HtmlSafe};
 use indicatif::HumanCount;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write};
 use url::form_urlencoded::byte_serialize;
 use wire::name::Name;
@@ -17,7 +19,8 @@ use wire::serial::Serial;
 //--- Marks ---
 
 /// Severity of a state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Grade {
     /// State as it should be.
     #[default]

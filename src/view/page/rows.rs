@@ -35,9 +35,10 @@ impl Fact {
     }
 }
 
-/// Returns the number of serials by which a zone is behind its primaries.
-pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
+/// Returns the number of serials by which a zone is behind its primaries, as far as these are heard.
+pub fn lag(here: Option<Serial>, there: Option<Serial>, is_heard: bool) -> Cell {
     match (here, there) {
+        _ if !is_heard => Cell("unknown".to_owned()),
         (Some(here), Some(there)) if there.newer_than(here) => {
             Cell(format!("<b>{}</b> behind", number(u64::from(there.0.wrapping_sub(here.0)))))
         }
@@ -128,6 +129,15 @@ impl Member<'_> {
     fn of_zone(&self, value: impl Fn(&ZoneReport) -> Value) -> Value {
         self.zone.map_or_else(Value::none, value)
     }
+
+    /// The state in the region, and whether it will stay so.
+    fn mark(&self) -> Mark {
+        let mark = Mark::of_member(self.status.state);
+        match self.zone.and_then(trouble) {
+            Some(trouble) if mark.grade == Grade::Good => Mark::new(Grade::Warn, format!("{}, {trouble}", mark.text)),
+            _ => mark,
+        }
+    }
 }
 
 /// Writes the members of a region as a table.
@@ -139,10 +149,13 @@ pub fn members<'r>(
     let member = |status: &'r MemberStatus| Member { status, zone: zones.get(&status.zone).copied() };
     let columns: [Column<Member<'_>>; 9] = [
         Column::page("Member", "", |member| Value::Name(member.status.zone.clone())),
-        Column::page("State", "", |member| Value::Mark(Mark::of_member(member.status.state))),
+        Column::page("State", "", |member| Value::Mark(member.mark())),
         Column::page("Serial", "number", |member| Value::Serial(member.status.serial)),
         Column::page("At the primary", "number wide", |member| Value::Serial(member.announced())),
-        Column::page("Lag", "", |member| Value::Html(lag(member.status.serial, member.announced()))),
+        Column::page("Lag", "", |member| {
+            let is_heard = member.zone.is_none_or(ZoneReport::is_heard);
+            Value::Html(lag(member.status.serial, member.announced(), is_heard))
+        }),
         Column::page("Refreshed", "wide", |member| member.of_zone(|zone| Value::Ago(zone.kept.refreshed_seconds_ago))),
         Column::page("Expires", "wide", |member| member.of_zone(|zone| Value::Ahead(zone.kept.expires_in_seconds))),
         Column::page("Records", "number wide", |member| {

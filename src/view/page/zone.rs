@@ -8,16 +8,16 @@ use super::rows::{Fact, drained_names, drained_regions, members, transfer_bars, 
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::merge::ConflictKind;
-use crate::notify::TargetStatus;
 use crate::probe::{Problem, ServerCheck};
 use crate::publish::Served;
 use crate::transfer::{PrimaryStatus, TransferNote};
 use crate::view::columns::{Column, Table, Value, table};
-use crate::view::facts::{Facts, describe_pin, region_warnings};
+use crate::view::facts::{Facts, pinned_to, region_warnings};
 use crate::view::history::{Version, Versions, list_versions};
 use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
+use crate::view::secondaries::SecondaryReport;
 use crate::view::sizes::{Audience, SizesReport};
 use crate::view::steering::{HomeReport, SteeringReport};
 use crate::view::text::{because, format_seconds, printable};
@@ -294,14 +294,27 @@ fn transfer_table<'n>(transfers: impl Iterator<Item = &'n TransferNote>, now: i6
 }
 
 /// Writes secondaries as a table.
-fn secondary_table(secondaries: &[TargetStatus], now: i64) -> Table {
-    let columns: [Column<&TargetStatus>; 4] = [
-        Column::page("Address", "", |target| Value::Text(target.address.to_string())),
-        Column::page("Told", "number", |target| Value::Serial(target.notified)),
-        Column::page("Acknowledged", "number", |target| Value::Serial(target.acknowledged)),
-        Column::remark("Result", "", |target| Value::Text(target.result.clone())),
+fn secondary_table(secondaries: &[SecondaryReport], now: i64) -> Table {
+    let columns: [Column<&SecondaryReport>; 8] = [
+        Column::page("Address", "", |target| Value::Text(target.status.address.to_string())),
+        Column::page("State", "", |target| Value::Mark(secondary_mark(target))),
+        Column::page("Told", "number", |target| Value::Serial(target.status.notified)),
+        Column::page("Acknowledged", "number wide", |target| Value::Serial(target.status.acknowledged)),
+        Column::page("Fetched", "number", |target| Value::Serial(target.status.fetched)),
+        Column::page("Behind since", "", |target| Value::At(target.behind_since)),
+        Column::remark("Result", "", |target| Value::Text(target.status.result.clone())),
+        Column::page("Since", "wide", |target| Value::At(target.status.since)),
     ];
     table(&columns, secondaries, now)
+}
+
+/// Tells whether a secondary follows.
+fn secondary_mark(target: &SecondaryReport) -> Mark {
+    match target.behind_since {
+        None => Mark::new(Grade::Good, "current"),
+        Some(_) if target.is_late() => Mark::new(Grade::Warn, "behind"),
+        Some(_) => Mark::new(Grade::Good, "following"),
+    }
 }
 
 /// Writes name servers as a table: a row for each fault, or a single one without faults.
@@ -340,11 +353,6 @@ fn signed(class: &str, sign: char, records: u32) -> Cell {
 /// Returns true if a drain concerns the zone, as the region or as the member.
 fn concerns(drain: &DrainStatus, name: &Name) -> bool {
     drain.target.member == *name || drain.regions.contains(name)
-}
-
-/// A pin in words that follow the word itself.
-pub fn pinned_to(pin: &PinStatus) -> String {
-    describe_pin(pin).trim_start_matches("pinned ").to_owned()
 }
 
 /// A drain in words.
