@@ -28,6 +28,7 @@ use crate::control::{self, CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::BootOutcome;
 use crate::log;
+use crate::metrics::COMMIT;
 use crate::terminal::Stream;
 use crate::view::lookup::Asking;
 use announce::AnnounceOptions;
@@ -51,6 +52,9 @@ use wire::rr::TypeName;
 /// Path of the configuration unless the command line names another.
 pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
 
+/// Environment variable that names the configuration where the command line does not.
+const CONFIG_VARIABLE: &str = "AGGREGATOR_CONFIG_FILE";
+
 /// Exit code: the request failed.
 const FAILED: u8 = 1;
 /// Exit code: the command line is wrong.
@@ -65,7 +69,8 @@ const NOT_FOUND: u8 = 4;
 #[command(name = "aggregator", version, disable_help_subcommand = true, subcommand_required = true)]
 #[command(after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.")]
 struct Arguments {
-    /// The configuration file, TOML or the JSON of RFD 172 [default: /etc/aggregator/config.toml]
+    /// The configuration file, TOML or the JSON of RFD 172 [default: $AGGREGATOR_CONFIG_FILE, or
+    /// /etc/aggregator/config.toml]
     #[arg(short, long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The control socket [default: the one that the configuration file names]
@@ -265,6 +270,20 @@ struct Failure {
     text: String,
 }
 
+impl Failure {
+    /// Adds where the server was looked for, if none is running and nobody has said where it is.
+    fn with_hint(self) -> Failure {
+        if self.code != NOT_RUNNING {
+            return self;
+        }
+        let path = boot::find_file();
+        let looked = if path.exists() { "that is the socket of" } else { "that is the default, for want of" };
+        let text =
+            format!("{}\n{looked} {}; name another file with -c FILE or {CONFIG_VARIABLE}", self.text, path.display());
+        Failure { text, ..self }
+    }
+}
+
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Failure {
         fail(error)
@@ -291,10 +310,22 @@ fn run_verb(
     if let Some(option) = arguments.unused_option() {
         return Err(misuse(format!("{option} means nothing to this verb; see aggregator --help")));
     }
+    let named = arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from));
+    let is_guessed = arguments.socket.is_none() && named.is_none();
+    carry_out(arguments, named, run, demo).map_err(|failure| if is_guessed { failure.with_hint() } else { failure })
+}
+
+/// Runs a verb; `named` is the configuration file that the command line or the environment names.
+fn carry_out(
+    arguments: Arguments,
+    named: Option<PathBuf>,
+    run: impl FnOnce(Config) -> ExitCode,
+    demo: impl FnOnce(Play) -> ExitCode,
+) -> Outcome {
     let Arguments { config, socket, json, verb } = arguments;
-    let config_path = || config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
-    let present_path = || config.clone().unwrap_or_else(boot::find_file);
-    let socket = || find_socket(socket.as_deref(), config.as_deref());
+    let config_path = || named.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
+    let present_path = || named.clone().unwrap_or_else(boot::find_file);
+    let socket = || find_socket(socket.as_deref(), named.as_deref());
     let request = match verb {
         Verb::Run => return Ok(run(Config::load(&config_path())?)),
         Verb::Boot(boot) => {
@@ -311,8 +342,8 @@ fn run_verb(
         Verb::Register(options) => return register::register(config.as_deref(), options, json),
         Verb::Discover { verb } => return discover::discover(verb, json),
         Verb::Announce(options) => return announce::run(&present_path(), &options),
-        Verb::Version if json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
-        Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
+        Verb::Version if json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT })),
+        Verb::Version => return print(&format!("aggregator {} ({COMMIT})", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {
             if let Some(refusal) = boot::look_at_metadata() {
                 return print_reply(refusal, json, false);
@@ -328,7 +359,12 @@ fn run_verb(
         Verb::History { name, zone, limit } => Request::History { name, zone, limit },
         Verb::Rollback(options) => return rollback::rollback(&socket()?, &options, json),
         Verb::Lookup { name, rtype, client } => {
-            Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()), client }
+            let request = Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()), client };
+            let reply = call(&socket()?, &request)?;
+            // Whoever asks for a name that no zone here holds has mistaken the name or the server.
+            let is_foreign = reply.data["rcode"] == "REFUSED";
+            let shown = show_reply(&request, reply, json);
+            return if is_foreign { shown.and(Ok(ExitCode::from(FAILED))) } else { shown };
         }
         Verb::Drain(options) => return drain::drain(&socket()?, &options, json),
         Verb::Undrain(target) => target.undrain(),

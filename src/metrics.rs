@@ -67,6 +67,12 @@ macro_rules! families {
     };
 }
 
+/// The commit that was built, where the build knows it.
+pub const COMMIT: &str = match option_env!("AGGREGATOR_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
 families! {
     /// Always 1; the labels tell what was built.
     build_info: IntGaugeVec::new("build_info", &["version", "commit"]);
@@ -383,8 +389,7 @@ impl Metrics {
     /// Creates and registers every family.
     pub fn new() -> Metrics {
         let metrics = Metrics::register();
-        let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
-        metrics.build_info.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
+        metrics.build_info.with_label_values(&[env!("CARGO_PKG_VERSION"), COMMIT]).set(1);
         // Two starts within a second are two values, so that restarts can be counted.
         metrics.started.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
         metrics

@@ -133,10 +133,11 @@ fn help_and_version_are_0() {
     ] {
         assert!(output.contains(&format!("\n  {verb} ")), "{verb} in {output}");
     }
-    assert_eq!(run(&["version"]).1, concat!("aggregator ", env!("CARGO_PKG_VERSION"), "\n"));
+    let commit = aggregator::metrics::COMMIT;
+    assert_eq!(run(&["version"]).1, format!("aggregator {} ({commit})\n", env!("CARGO_PKG_VERSION")));
     assert_eq!(run(&["--version"]).1, concat!("aggregator ", env!("CARGO_PKG_VERSION"), "\n"));
     let version: Value = serde_json::from_str(&run(&["version", "--json"]).1).unwrap();
-    assert_eq!(version, json!({ "version": env!("CARGO_PKG_VERSION") }));
+    assert_eq!(version, json!({ "version": env!("CARGO_PKG_VERSION"), "commit": commit }));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::{Outcome, call, fail, misuse, send, show_reply};
 use crate::control::Request;
 use crate::terminal::Stream;
 use clap::Args;
+use serde_json::Value;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
@@ -21,18 +22,21 @@ pub struct Asking {
     dry_run: bool,
 }
 
-/// Carries out an order after a preview. `request` makes the order, or the question what it would do; `verb` is what is
-/// asked, and `nothing` says that it was not done.
+/// Carries out an order after a preview. `request` makes the order, or the question what it would do; `more` is what the
+/// text of the preview is to have beside what the server says; `verb` is what is asked, and `nothing` says that it was not
+/// done.
 pub fn carry_out(
     socket: &Path,
     asking: &Asking,
     json: bool,
     request: impl Fn(bool) -> Request,
+    more: impl Fn(&Value) -> String,
     (verb, nothing): (&str, &str),
 ) -> Outcome {
     if !asking.yes {
         let question = request(true);
-        let preview = call(socket, &question)?;
+        let mut preview = call(socket, &question)?;
+        preview.text += &more(&preview.data);
         if asking.dry_run || !preview.ok {
             return show_reply(&question, preview, json);
         }

@@ -4,6 +4,7 @@ use super::ask::{self, Asking};
 use super::{Outcome, read_duration};
 use crate::control::{DrainOrder, Request, TargetText};
 use clap::Args;
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ pub struct DrainOptions {
     /// Do it even if a region is left without any data
     #[arg(long)]
     force: bool,
+    /// List every name that would lose its last address, those of instances, too
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     asking: Asking,
 }
@@ -90,5 +94,32 @@ impl Target {
 /// Drains after a preview.
 pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> Outcome {
     let words = ("drain", "nothing is drained");
-    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), words)
+    let more = |data: &Value| if options.all { list_all(data) } else { String::new() };
+    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), more, words)
+}
+
+/// Every name that the preview of each region has.
+fn list_all(data: &Value) -> String {
+    let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
+    let mut text = String::new();
+    for region in list(&data["regions"]) {
+        let names = list(&region["without_address"]).into_iter().chain(list(&region["share"]["alone"]));
+        names.filter_map(|name| Some(name.as_str()?.to_owned())).for_each(|name| text += &format!("{name}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn all_names_of_all_regions_are_listed() {
+        let data = json!({ "regions": [
+            { "without_address": ["a.w.", "b.w."], "share": null },
+            { "without_address": [], "share": { "alone": ["c.v."] } },
+        ] });
+        assert_eq!(list_all(&data), "a.w.\nb.w.\nc.v.\n");
+    }
 }

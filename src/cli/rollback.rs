@@ -41,5 +41,5 @@ pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> Outcome
         Some(_) => ("roll back", "nothing is rolled back"),
         None => ("release", "nothing is released"),
     };
-    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), words)
+    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), |_| String::new(), words)
 }

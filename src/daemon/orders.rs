@@ -111,7 +111,7 @@ impl Ways {
         names.sort_by(Name::canonical_cmp);
         let sources = self.view.sources.lock();
         let wake = |name: Name| {
-            let source = sources.get(&name).ok_or_else(|| not_configured(&name))?;
+            let source = sources.get(&name).ok_or_else(|| not_configured(&name, sources.keys()))?;
             let (done, result) = oneshot::channel();
             source.wake(Wake { kind, done: Some(done) });
             Ok((name, result))

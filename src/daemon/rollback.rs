@@ -90,7 +90,7 @@ fn find_region<'v>(view: &'v Snapshot, name: &Name) -> Result<&'v RegionSnapshot
     if !view.sources.contains_key(name) {
         return Err(match view.published.get(name) {
             Some(_) => format!("{name} is the catalog, which lists what is served; only regions can be rolled back"),
-            None => not_configured(name),
+            None => not_configured(name, view.published.iter().map(|served| &served.origin)),
         });
     }
     let has = |region: &&Arc<RegionSnapshot>| region.plan.members.contains(name);
@@ -111,7 +111,8 @@ fn find_region<'v>(view: &'v Snapshot, name: &Name) -> Result<&'v RegionSnapshot
 
 /// Compares the present version with an earlier one.
 fn compare_with_version(view: &Snapshot, name: &Name, to: Serial) -> Result<Changes, String> {
-    let served = view.published.get(name).ok_or_else(|| not_configured(name))?;
+    let known = || view.published.iter().map(|served| &served.origin);
+    let served = view.published.get(name).ok_or_else(|| not_configured(name, known()))?;
     let present = served.zone.as_ref().map(|zone| zone.soa.serial);
     diff::compare(served, present, Some(to)).map_err(|error| error.to_string())
 }

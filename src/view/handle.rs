@@ -15,6 +15,7 @@ use crate::notify::Notifier;
 use crate::publish::{Publisher, Served};
 use crate::state::Store;
 use arc_swap::ArcSwap;
+use settings::schema::suggest;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::name::Name;
@@ -40,13 +41,20 @@ pub struct Handle {
 impl Handle {
     /// The zone of a name, as it is served; else the error for an operator.
     pub fn served(&self, zone: &Name) -> Result<Arc<Served>, String> {
-        self.publisher.load().get(zone).cloned().ok_or_else(|| not_configured(zone))
+        let published = self.publisher.load();
+        published.get(zone).cloned().ok_or_else(|| not_configured(zone, published.iter().map(|served| &served.origin)))
     }
 }
 
-/// The error that there is no such zone.
-pub fn not_configured(zone: &Name) -> String {
-    format!("zone {zone} is not configured; see \"aggregator status\"")
+/// The error that there is no such zone, and which of the known ones may be meant.
+pub fn not_configured<'n>(zone: &Name, known: impl IntoIterator<Item = &'n Name>) -> String {
+    let mut known: Vec<String> = known.into_iter().map(Name::to_string).collect();
+    // Of several that are equally near, it is always the same one.
+    known.sort_unstable();
+    match suggest(&zone.to_string(), known.iter().map(String::as_str)) {
+        Some(meant) => format!("zone {zone} is not configured; did you mean {meant}?"),
+        None => format!("zone {zone} is not configured; see \"aggregator status\""),
+    }
 }
 
 /// Reads the name of a zone as an operator writes it.
@@ -59,4 +67,18 @@ pub async fn in_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_that_may_be_meant_is_named() {
+        let known = ["us-west-1.cns.example.com", "us-east-1.cns.example.com"].map(|name| Name::parse(name).unwrap());
+        let told = |zone: &str| not_configured(&Name::parse(zone).unwrap(), &known);
+        let meant = "zone us-wset-1.cns.example.com. is not configured; did you mean us-west-1.cns.example.com.?";
+        assert_eq!(told("us-wset-1.cns.example.com"), meant);
+        assert_eq!(told("a.b"), "zone a.b. is not configured; see \"aggregator status\"");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Cost: O(members), O(primaries).
 
+use super::page::parts::count;
 use super::report::{RegionReport, Report, ZoneReport};
 use super::text::printable;
 use crate::daemon::sources::SourceStatus;
@@ -27,7 +28,7 @@ pub fn region_remarks(report: &Report, RegionReport { kept: region, sizes, .. }:
         counted(drained(false), "drained for a share of clients"),
         region.pinned.as_ref().map(|pin| format!("pinned to version {}", pin.to)),
         counted(region.held_addresses, "addresses held"),
-        counted(region.conflict_names, "conflicts"),
+        (region.conflict_names > 0).then(|| count(region.conflict_names, "conflict", "conflicts")),
         region.alike_addresses.as_ref().map(|alike| format!("{} names with private addresses alike", alike.names)),
         (region.drift != 0).then(|| format!("drift {}", region.drift)),
         region.newer_elsewhere.map(|theirs| format!("another server has {theirs}")),

@@ -23,7 +23,8 @@ pub fn status(view: &Handle, only: Option<&str>) -> Result<Reply, String> {
     let judged = Judged::collect(view, name.as_ref());
     let Judged { report, judgement } = &judged;
     if let Some(name) = name.as_ref().filter(|_| report.is_empty()) {
-        return Err(not_configured(name));
+        let published = view.publisher.load();
+        return Err(not_configured(name, published.iter().map(|served| &served.origin)));
     }
     let text = if name.is_some() { report.details() } else { report.overview(judgement) };
     Ok(Reply { ok: true, text, data: serde_json::json!(judged) })

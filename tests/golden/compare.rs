@@ -94,7 +94,7 @@ const VARYING: [(&str, &str); 9] = [
     (r"(in |>)\d+(\.\d+)? (ms|s)\b", "${1}TIME ${3}"),
     (r"(<dt>publications</dt><dd>)\d+", "${1}COUNT"),
     (r"\?v=[0-9a-f]{8}", "?v=ASSETS"),
-    (r"\b(aggregator,? (version )?)\d+\.\d+\.\d+", "${1}VERSION"),
+    (r"\b(aggregator,? (version )?)\d+\.\d+\.\d+( \((unknown|[0-9a-f]{7,40})\))?", "${1}VERSION"),
     (r#"commit="[^"]*",version="[^"]*""#, r#"commit="COMMIT",version="VERSION""#),
 ];
 /// The same of text that changes with the machine.
@@ -206,7 +206,7 @@ fn vary(value: &mut Value, keys: &[&str]) {
             for (key, value) in object.iter_mut() {
                 if value.is_number() && keys.contains(&key.as_str()) {
                     *value = "VARIES".into();
-                } else if key == "version" && value.is_string() {
+                } else if (key == "version" || key == "commit") && value.is_string() {
                     *value = "VERSION".into();
                 }
                 vary(value, keys);

@@ -1,6 +1,7 @@
 //! A secondary that acknowledges what it is told, and passes all other questions on to a server.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use crate::harness::Port;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,8 +18,10 @@ pub struct Secondary {
 impl Secondary {
     /// Starts it before a server.
     pub fn start(server: SocketAddr) -> Secondary {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("UDP socket of the secondary");
-        let (address, is_deaf) = (socket.local_addr().expect("its address"), Arc::new(AtomicBool::new(false)));
+        let (address, is_deaf) = (Port::reserve().release(), Arc::new(AtomicBool::new(false)));
+        let socket = UdpSocket::bind(address).expect("UDP socket of the secondary");
+        let listener = TcpListener::bind(address).expect("TCP socket of the secondary");
+        std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| pass(stream, server)));
         let deaf = is_deaf.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -52,6 +55,19 @@ fn acknowledge(message: &[u8]) -> Vec<u8> {
     reply[2] |= 0x80;
     reply[6..12].fill(0);
     reply
+}
+
+/// Passes a connection on.
+fn pass(client: TcpStream, server: SocketAddr) {
+    let Ok(upstream) = TcpStream::connect(server) else { return };
+    let pairs = [(client.try_clone(), upstream.try_clone()), (Ok(upstream), Ok(client))];
+    for (from, to) in pairs {
+        let (Ok(mut from), Ok(mut to)) = (from, to) else { return };
+        std::thread::spawn(move || {
+            _ = std::io::copy(&mut from, &mut to);
+            _ = to.shutdown(Shutdown::Write);
+        });
+    }
 }
 
 /// What the server says; nothing if it does not answer.

@@ -10,9 +10,9 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
-use wire::name::Name;
+use wire::name::{self, Name};
 
-/// Largest number of names that a preview lists for one region; the total is always given.
+/// Largest number of names that the text of a preview lists for one region, services before instances; the data has all.
 const LISTED_NAMES: usize = 20;
 
 /// Effect of a drain on one region.
@@ -25,7 +25,7 @@ pub struct RegionReport {
     pinned: bool,
     /// Number of names that would lose their last address.
     names_without_address: usize,
-    /// First of those names, in order.
+    /// Those names: of services, in order, then of instances.
     without_address: Vec<Name>,
     pub emptied: bool,
     /// Effect of a share, which changes nothing of all that.
@@ -39,14 +39,14 @@ struct ShareReport {
     names_elsewhere: usize,
     /// Number of names that no other member gives.
     names_alone: usize,
-    /// First of those names, in order.
+    /// Those names: of services, in order, then of instances.
     alone: Vec<Name>,
     /// True if the region has secondaries, which the share does not reach.
     secondaries: bool,
 }
 
 impl RegionReport {
-    /// Cuts what a preview lists.
+    /// What a preview has found.
     fn new(region: &RegionSnapshot, preview: Preview) -> RegionReport {
         RegionReport {
             region: region.plan.origin.clone(),
@@ -54,18 +54,18 @@ impl RegionReport {
             changed_names: preview.changed,
             fewer_records: preview.fewer_records,
             names_without_address: preview.without_address.len(),
-            without_address: preview.without_address.into_iter().take(LISTED_NAMES).collect(),
+            without_address: services_first(preview.without_address, &region.plan.origin),
             emptied: preview.is_emptied,
             share: None,
         }
     }
 
-    /// Cuts what a preview of a share lists.
+    /// What a preview of a share has found.
     fn of_share(region: &RegionSnapshot, preview: SharePreview, secondaries: bool) -> RegionReport {
         let share = ShareReport {
             names_elsewhere: preview.elsewhere,
             names_alone: preview.alone.len(),
-            alone: preview.alone.into_iter().take(LISTED_NAMES).collect(),
+            alone: services_first(preview.alone, &region.plan.origin),
             secondaries,
         };
         RegionReport { share: Some(share), ..RegionReport::new(region, Preview::default()) }
@@ -92,7 +92,7 @@ impl RegionReport {
             _ = writeln!(text, "    it is pinned: this shows when it is released");
         }
         _ = writeln!(text, "    names that lose their last address: {names_without_address}");
-        write_names(text, &self.without_address, *names_without_address);
+        write_names(text, &self.without_address, region);
     }
 }
 
@@ -103,18 +103,37 @@ impl ShareReport {
         let names = if *names_elsewhere == 1 { "name" } else { "names" };
         _ = writeln!(text, "  {region} {names_elsewhere} {names} with another member to go to");
         _ = writeln!(text, "    names that only this member gives, which it goes on answering: {names_alone}");
-        write_names(text, alone, *names_alone);
+        write_names(text, alone, region);
         if *secondaries {
             text.push_str("    secondaries of the region answer with whole sets: the share does not reach them\n");
         }
     }
 }
 
-/// Writes the first of some names, and how many there are beside them.
-fn write_names(text: &mut String, listed: &[Name], all: usize) {
-    listed.iter().for_each(|name| _ = writeln!(text, "      {name}"));
-    if let more @ 1.. = all - listed.len() {
-        _ = writeln!(text, "      and {more} more");
+/// Returns true if a name is that of an instance, which clients of a service do not ask for.
+fn is_of_instance(name: &Name, region: &Name) -> bool {
+    let is_kind = |label: &[u8]| label.eq_ignore_ascii_case(b"inst") || label.eq_ignore_ascii_case(b"cmon");
+    let owner = name.label_count().saturating_sub(region.label_count());
+    name::labels(name.as_wire()).take(owner).skip(1).any(is_kind)
+}
+
+/// Puts the names of services before those of instances.
+fn services_first(mut names: Vec<Name>, region: &Name) -> Vec<Name> {
+    names.sort_by_key(|name| is_of_instance(name, region));
+    names
+}
+
+/// Writes the first names of services, and how many there are beside them.
+fn write_names(text: &mut String, names: &[Name], region: &Name) {
+    let services = names.partition_point(|name| !is_of_instance(name, region));
+    let listed = services.min(LISTED_NAMES);
+    names[..listed].iter().for_each(|name| _ = writeln!(text, "      {name}"));
+    let more = |count: usize, of: &str| format!("      and {count} more{of}: --all lists them\n");
+    if services > listed {
+        *text += &more(services - listed, "");
+    }
+    if names.len() > services {
+        *text += &more(names.len() - services, " of instances (inst, cmon)");
     }
 }
 
@@ -157,4 +176,27 @@ pub fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
     let mut intake = Intake::default();
     intake.take(zone, None, scope, merge::Held::new());
     intake.zone().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_come_first_and_instances_are_counted() {
+        let name = |text: &str| Name::parse(text).unwrap();
+        let region = name("w.example");
+        let services = (0..21).map(|number| name(&format!("s{number}.svc.a.w.example")));
+        let instances = ["a.inst.a.w.example", "b.cmon.w.example"].map(name);
+        let names = services_first(instances.into_iter().chain(services).collect(), &region);
+        let mut text = String::new();
+        write_names(&mut text, &names, &region);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!((lines.len(), lines[0]), (22, "s0.svc.a.w.example."), "{text}");
+        let rest = ["and 1 more: --all lists them", "and 2 more of instances (inst, cmon): --all lists them"];
+        assert_eq!(lines[20..], rest);
+        let mut text = String::new();
+        write_names(&mut text, &names[..2], &region);
+        assert_eq!(text, "      s0.svc.a.w.example.\n      s1.svc.a.w.example.\n");
+    }
 }
