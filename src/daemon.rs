@@ -242,7 +242,8 @@ impl Daemon {
             heard_later.tell(&keeper, publisher.clone(), sources.clone());
             probe.follow(&config, resolvers);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
-            tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, ?addresses, "started");
+            let addresses = log::list(&addresses);
+            tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, %addresses, "started");
             let (listeners, turn) = (Arc::new(Mutex::new(listeners)), Arc::default());
             let ways = Ways { view, keeper, listeners, roots, notify, commands: sender, loading, turn };
             let reloads = Reloads::default();

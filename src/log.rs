@@ -4,6 +4,9 @@
 //! the program runs; the format cannot. Libraries that would write a line for every query are held back to warnings,
 //! unless the filter names them.
 //!
+//! `docs/log.md` has the fields of all lines: a name means one thing, has one type, and is none that JSON lines have of
+//! themselves. Serials are numbers, lists are written by [`list`] (`tests/logging.rs`).
+//!
 //! Where bars are drawn beside the lines, these go between them whole. Standard error may hang: the queue that it is
 //! written through is the process' own, and takes what a process says of its end and of its defects, too.
 //!
@@ -17,6 +20,7 @@ use notice::Form;
 use prometheus::IntCounter;
 use queue::Queue;
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -100,6 +104,11 @@ pub fn finish() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(END_PATIENCE);
     }
+}
+
+/// Writes a list as the value of a field: its elements, parted by commas.
+pub fn list<T: Display>(elements: impl IntoIterator<Item = T>) -> String {
+    elements.into_iter().map(|element| element.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Counts the lines that are lost because nobody reads the log.

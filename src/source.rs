@@ -59,3 +59,15 @@ pub enum WakeKind {
     /// suspiciously, or when every primary that answers has an older serial than ours.
     Retransfer { accept: bool },
 }
+
+impl WakeKind {
+    /// The word for it in the log.
+    pub fn label(self) -> &'static str {
+        match self {
+            WakeKind::Announced => "announced",
+            WakeKind::Refresh => "refresh",
+            WakeKind::Audit => "audit",
+            WakeKind::Retransfer { .. } => "retransfer",
+        }
+    }
+}

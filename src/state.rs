@@ -337,7 +337,7 @@ impl Store {
                 }
                 if let Some(fault) = &replayed.fault {
                     self.shared.count(fault.label());
-                    tracing::warn!(%zone, serial = %replayed.zone.soa.serial, "{}: {fault}", folder.display());
+                    tracing::warn!(%zone, serial = replayed.zone.soa.serial.0, "{}: {fault}", folder.display());
                 }
                 if is_first {
                     self.put_in_order(folder, &mut replayed);

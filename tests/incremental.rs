@@ -376,7 +376,7 @@ fn long_signed_transfers_are_checked_message_by_message() {
         peer.replace_zone(&zone, &read_zone(&text(2, 18_000)));
         wait_until("the differences are there", DEADLINE, || {
             assert_eq!(daemon.verb(&["refresh", ZONE]).code, 0, "{}", daemon.log_text());
-            daemon.log_text().contains("serial=1->2").then_some(())
+            daemon.log_text().contains("from=1 serial=2").then_some(())
         });
         records(2, 18_000);
         assert!(!daemon.metrics().contains("aggregator_transfer_failures_total{"), "{}", daemon.log_text());

@@ -26,6 +26,7 @@ use super::sources::Sources;
 use crate::client::{Question, Role, soa_of};
 use crate::config::Config;
 use crate::keeper;
+use crate::log::list;
 use crate::merge::{NsPolicy, RegionPlan};
 use crate::publish::{Published, Publisher, State};
 use crate::source::{Wake, WakeKind};
@@ -92,7 +93,8 @@ pub async fn ask(config: &Config, store: Option<&Store>, published: &Published) 
 /// Tells what was heard before a publication.
 fn log(heard: &Serials) {
     for (region, serials) in heard {
-        tracing::info!(%region, ?serials, "nothing certain is remembered of the region; other servers have these serials");
+        let serials = list(serials);
+        tracing::info!(%region, %serials, "nothing certain is remembered of the region; other servers have these serials");
     }
 }
 
@@ -111,7 +113,8 @@ impl Later {
                 may_be_newer(&published, region, members, serials)
             });
             for (region, serials) in &heard {
-                tracing::info!(%region, ?serials, "other servers have serials that are newer, or may be while members \
+                let serials = list(serials);
+                tracing::info!(%region, %serials, "other servers have serials that are newer, or may be while members \
                      are missing; asking the members' sources");
             }
             let members: HashSet<&Name> =

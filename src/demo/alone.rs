@@ -36,7 +36,7 @@ pub async fn play(plan: PrimaryPlan) -> Result<(), DemoError> {
     let _log = log::start("info", false, None)?;
     let number = number_of(&plan.zone);
     let mut site = Site::start(plan.zone, number, plan.listen).await?;
-    tracing::info!(zone = %site.origin(), address = %site.address(), serial = %site.serial(), "primary of a datacenter");
+    tracing::info!(zone = %site.origin(), address = %site.address(), serial = site.serial().0, "primary of a datacenter");
     tokio::select! {
         () = change(&mut site, usize::from(number), &plan.notify) => {}
         () = end => {}
@@ -56,7 +56,7 @@ async fn change(site: &mut Site, number: usize, secondaries: &[SocketAddr]) {
         script.advance();
         if step.site == number {
             let what = site.apply(step.change);
-            tracing::info!(zone = %site.origin(), serial = %site.serial(), "{what}");
+            tracing::info!(zone = %site.origin(), serial = site.serial().0, "{what}");
         }
         for secondary in secondaries {
             // A secondary that cannot be reached polls.

@@ -115,7 +115,7 @@ fn log(drain: &Drain, event: &str) {
     let until = until.map_or("undrained".to_owned(), format_timestamp);
     let by = if *configured { "configuration" } else { "order" };
     let reason = reason.as_deref().unwrap_or("none given");
-    tracing::warn!(member = %target.member, region, names, clients, until, by, reason, "{event}");
+    tracing::warn!(member = %target.member, region, drained_names = names, clients, until, by, reason, "{event}");
 }
 
 impl Keeper {

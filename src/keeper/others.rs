@@ -115,11 +115,11 @@ impl Keeper {
             if !is_whole {
                 return false;
             }
-            tracing::warn!(%region, %ours, theirs = %newest, "another server has a newer serial, too far ahead to be \
+            tracing::warn!(%region, ours = ours.0, theirs = newest.0, "another server has a newer serial, too far ahead to be \
                  followed: its secondaries take no change until ours has passed it");
             return false;
         };
-        tracing::warn!(%region, %ours, %theirs, "another server has a newer serial, although no member is newer: the state \
+        tracing::warn!(%region, ours = ours.0, theirs = theirs.0, "another server has a newer serial, although no member is newer: the state \
              on disk was old; the region goes on from that serial");
         kept.followed = Some(theirs);
         kept.region.serial.hidden_behind(theirs);

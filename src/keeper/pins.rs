@@ -76,7 +76,7 @@ impl Pins {
 fn log(pin: &Pin, event: &str) {
     let Pin { region, to, serial, reason, .. } = pin;
     let reason = reason.as_deref().unwrap_or("none given");
-    tracing::warn!(%region, %to, %serial, reason, "{event}");
+    tracing::warn!(%region, to = to.0, serial = serial.0, reason, "{event}");
 }
 
 /// A version with another serial.

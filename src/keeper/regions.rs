@@ -19,6 +19,7 @@ use super::fingerprint::{NO_PLAN, fingerprint};
 use super::snapshot::RegionSnapshot;
 use super::sources::{SourceZone, SourceZones};
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
+use crate::log::list;
 use crate::merge::{
     Anew, Conflict, Damper, Filtered, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope,
     Touched, TracedMember, merge_together,
@@ -458,15 +459,15 @@ impl Keeper {
                 }
                 let region = &kept.region;
                 if let (true, Some(zone)) = (region.serial.is_half_way(), &region.zone) {
-                    tracing::warn!(region = %zone.origin, serial = %zone.soa.serial, "the members' serials moved too far \
+                    tracing::warn!(region = %zone.origin, serial = zone.soa.serial.0, "the members' serials moved too far \
                          for one step; the region's serial follows in two");
                 }
                 if let Some(zone) = &region.zone {
-                    let members = format!("{}/{}", members.iter().flatten().count(), members.len());
-                    let from = before.as_ref().map_or("none".into(), |zone| zone.soa.serial.to_string());
+                    let (contributing, members) = (members.iter().flatten().count(), members.len());
+                    let from = before.as_ref().map(|zone| zone.soa.serial.0);
                     tracing::info!(
-                        region = %zone.origin, serial = %format_args!("{from}->{}", zone.soa.serial), records = zone.records,
-                        members, conflicts = region.conflicts.len(), pinned = kept.pinned.is_some(),
+                        region = %zone.origin, from, serial = zone.soa.serial.0, records = zone.records, members,
+                        contributing, conflicts = region.conflicts.len(), pinned = kept.pinned.is_some(),
                         ms = started.elapsed().as_millis() as u64, "region merged"
                     );
                 }
@@ -482,13 +483,13 @@ impl Keeper {
                          listed alone; set \"ns\" of the aggregation");
                 }
                 if !region.members_alone.is_empty() && region.members_alone != alone {
-                    let members = &region.members_alone;
-                    tracing::warn!(region = %name, ?members, "members list nobody but their own primary as name server, \
+                    let alone = list(&region.members_alone);
+                    tracing::warn!(region = %name, %alone, "members list nobody but their own primary as name server, \
                          and that does not serve the region; set \"ns\" of the aggregation");
                 }
                 if !region.servers_without_address.is_empty() && region.servers_without_address != without_address {
-                    let servers = &region.servers_without_address;
-                    tracing::warn!(region = %name, ?servers, "name servers within the region have no address there");
+                    let servers = list(&region.servers_without_address);
+                    tracing::warn!(region = %name, %servers, "name servers within the region have no address there");
                 }
                 true
             }
@@ -547,8 +548,8 @@ impl Keeper {
             if state != kept.state {
                 if state == State::Ok && missing > 0 && kept.pinned.is_none() {
                     let members = kept.region.plan.members.iter();
-                    let without: Vec<_> = members.filter(|member| !loaded(member)).collect();
-                    tracing::warn!(region = %name, ?without, "region is served without members that never were transferred");
+                    let without = list(members.filter(|member| !loaded(member)));
+                    tracing::warn!(region = %name, %without, "region is served without members that never were transferred");
                 } else {
                     tracing::info!(region = %name, state = state.label(), missing, "region changed its state");
                 }
@@ -577,9 +578,9 @@ fn log_conflicts(region: &Region, places: &[(Place, Vec<Conflict>)]) {
     for (place, conflicts) in places.iter().take(LOGGED_CONFLICTS) {
         for conflict in conflicts {
             let member = &region.plan.members[conflict.member];
-            let by = conflict.by.map(|by| tracing::field::display(&region.plan.members[by]));
+            let winner = conflict.by.map(|by| tracing::field::display(&region.plan.members[by]));
             tracing::warn!(
-                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, by,
+                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, winner,
                 dropped = conflict.dropped,
                 "members conflict"
             );

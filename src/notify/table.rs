@@ -444,7 +444,7 @@ impl Table {
         self.metrics.notify_sent.with_label_values(&[&zone.to_string(), outcome.label()]).inc();
         let place = self.addresses.entry(target).or_default();
         if !outcome.is_silence() && place.silence.take().is_some() {
-            info!(%target, "the secondary answers again");
+            info!(secondary = %target, "the secondary answers again");
         }
         let is_same = entry.outcome.as_ref().is_some_and(|(before, _)| before.label() == outcome.label());
         let is_new = if outcome.is_silence() {
@@ -455,11 +455,11 @@ impl Table {
         };
         if outcome == NotifyOutcome::Acknowledged {
             entry.acknowledged = Some(serial);
-            debug!(%zone, %target, %serial, "NOTIFY acknowledged");
+            debug!(%zone, secondary = %target, serial = serial.0, "NOTIFY acknowledged");
         } else if is_new {
-            warn!(%zone, %target, %serial, "NOTIFY failed: {outcome}");
+            warn!(%zone, secondary = %target, serial = serial.0, "NOTIFY failed: {outcome}");
         } else {
-            debug!(%zone, %target, %serial, "NOTIFY failed: {outcome}");
+            debug!(%zone, secondary = %target, serial = serial.0, "NOTIFY failed: {outcome}");
         }
         let since = entry.outcome.as_ref().filter(|_| is_same).map_or_else(SystemTime::now, |(_, since)| *since);
         entry.outcome = Some((outcome, since));

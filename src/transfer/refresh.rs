@@ -283,7 +283,7 @@ impl Task {
             return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(WakeKind::Refresh) }).await;
         }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
-        debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
+        debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = theirs.0, "current");
         // The primary no longer has what waits for confirmation, unless another request brought it.
         if self.guard.held().is_some_and(|held| held.kind == WakeKind::Refresh) {
             self.guard.clear();
@@ -463,19 +463,19 @@ impl Task {
             return Ok(Refreshed::Ended);
         }
         self.differences = if kind == Kind::Ixfr { self.differences.saturating_add(traffic.bytes) } else { 0 };
-        let from = from.map_or("none".to_owned(), |serial| serial.to_string());
         let elapsed = heard.elapsed();
         self.accounts.note_transfer(kind, records, traffic.bytes, elapsed);
         info!(
             zone = %self.accounts.zone(), primary = %self.accounts.primary(index), kind = kind.label(),
-            serial = %format_args!("{from}->{theirs}"), records, touched, bytes = traffic.bytes,
+            from = from.map(|serial| serial.0), serial = theirs.0, records, touched, bytes = traffic.bytes,
             messages = traffic.messages, ms = elapsed.as_millis() as u64, waited_us = self.waited.as_micros() as u64, "zone transferred"
         );
         if drift {
             let (zone, serial) = (self.accounts.zone(), theirs);
-            warn!(%zone, %serial, names = touched, kind = ?wake, "content differed under the same serial");
+            warn!(%zone, serial = serial.0, names = touched, cause = wake.label(), "content differed under the same serial");
         }
         self.accounts.note_result(index, format!("transferred serial {theirs}"));
+        let from = from.map_or("none".to_owned(), |serial| serial.to_string());
         let took = format_args!("{}.{:03} s", elapsed.as_secs(), elapsed.subsec_millis());
         Ok(Refreshed::Adopted(format!(
             "serial {from} -> {theirs}, {records} records, {touched} names changed, in {took}"

@@ -112,7 +112,7 @@ impl Agent {
             }
             let after = self.machine.state();
             if after != before {
-                info!(target: TARGET, from = ?before, to = ?after, "state changed");
+                info!(target: TARGET, before = before.label(), state = after.label(), "state changed");
             }
             if ended || (self.course == Course::Once && self.machine.is_at_rest()) {
                 break;
@@ -134,7 +134,7 @@ impl Agent {
             Message::Finished(work, report) => Event::Finished { done: self.judge_work(work, report) },
             Message::Checked(result) => {
                 if let Err(fault) = &result {
-                    warn!(target: TARGET, %fault, "health check failed");
+                    warn!(target: TARGET, error = %fault, "health check failed");
                 }
                 Event::Checked { healthy: result.is_ok() }
             }
@@ -224,9 +224,9 @@ impl Agent {
         self.tried = true;
         for fault in &report.errors {
             if fault.is_outage() {
-                warn!(target: TARGET, ?work, %fault, "not done yet");
+                warn!(target: TARGET, work = work.label(), error = %fault, "not done yet");
             } else {
-                error!(target: TARGET, ?work, %fault, "not done");
+                error!(target: TARGET, work = work.label(), error = %fault, "not done");
             }
         }
         if work == Work::Repair && report.taken != self.taken {

@@ -82,12 +82,12 @@ pub async fn connect(plan: &ZooKeeperPlan, outlives: bool) -> Session {
         match connector.connect(&ways.addresses()).await {
             Ok(client) => {
                 let (session, timeout) = (client.session_id(), client.session_timeout());
-                info!(target: TARGET, %session, timeout_ms = timeout.as_millis(), "session begun");
+                info!(target: TARGET, %session, timeout_ms = timeout.as_millis() as u64, "session begun");
                 return Session { client, ways };
             }
             Err(error) => {
                 ways.tell_faults();
-                let wait_ms = plan.retry_delay.as_millis();
+                let wait_ms = plan.retry_delay.as_millis() as u64;
                 warn!(target: TARGET, servers, %error, wait_ms, "no server of ZooKeeper can be reached; trying again");
                 sleep(plan.retry_delay).await;
             }

@@ -50,6 +50,19 @@ pub enum State {
     Stopping,
 }
 
+impl State {
+    /// The word for it in the log.
+    pub fn label(self) -> &'static str {
+        match self {
+            State::Waiting => "waiting",
+            State::Registering => "registering",
+            State::Up => "up",
+            State::Down => "down",
+            State::Stopping => "stopping",
+        }
+    }
+}
+
 /// Work that can be under way in ZooKeeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -59,6 +72,17 @@ pub enum Work {
     Repair,
     /// Remove all nodes that are ours.
     Remove,
+}
+
+impl Work {
+    /// The word for it in the log.
+    pub fn label(self) -> &'static str {
+        match self {
+            Work::Register => "register",
+            Work::Repair => "repair",
+            Work::Remove => "remove",
+        }
+    }
 }
 
 /// Event that the agent is told of.

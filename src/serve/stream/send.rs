@@ -180,7 +180,7 @@ pub(super) async fn send(
     context.responder.count(&zone, kind, result);
     context.responder.count_peer(*peer, &transfer, result == "ok");
     let Sent { messages, records } = messages.sent;
-    let (key, ms) = (signer.map(|signer| signer.key().to_string()), started.elapsed().as_millis());
+    let (key, ms) = (signer.map(|signer| signer.key().to_string()), started.elapsed().as_millis() as u64);
     let (from, serial) = (transfer.from.map(|from| from.0), transfer.zone.soa.serial.0);
     tracing::info!(
         zone, %peer, key, kind = kind.label(), from, serial, messages, records, bytes = octets, ms, result, "transfer out"

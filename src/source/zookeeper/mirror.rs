@@ -122,7 +122,7 @@ impl Mirror {
             };
             if self.broken.get(&node.path) != Some(&error) {
                 if logged < LOGGED_PAYLOADS {
-                    warn!(zone = %self.zone, node = %node.path, %error, "payload is faulty");
+                    warn!(zone = %self.zone, path = %node.path, %error, "payload is faulty");
                 }
                 logged += 1;
                 self.broken.insert(node.path, error);
@@ -133,7 +133,7 @@ impl Mirror {
         }
         for path in reading.closed {
             if self.closed.insert(path.clone()) {
-                warn!(zone = %self.zone, node = %path, "node may not be read; look at its ACL and at \"digest\"");
+                warn!(zone = %self.zone, %path, "node may not be read; look at its ACL and at \"digest\"");
             }
         }
         self.zxid = self.zxid.max(reading.zxid);

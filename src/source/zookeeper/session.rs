@@ -150,7 +150,7 @@ impl Task {
         while let Some((mut link, member)) = self.connect().await {
             let watches = if self.each { Watches::Each } else { Watches::Recursive };
             self.account.note_session(&member, watches.label());
-            info!(zone = self.account.zone(), %member, watches = watches.label(), "session with ZooKeeper begun");
+            info!(zone = self.account.zone(), server = %member, watches = watches.label(), "session with ZooKeeper begun");
             self.followed = false;
             // There is no end but a reason to leave.
             let Err(leave) = self.follow(&mut link).await;
@@ -159,7 +159,7 @@ impl Task {
                 Leave::Again => {}
                 Leave::Lost(error) => {
                     let error = link.explain(error);
-                    warn!(zone = self.account.zone(), %member, reason = error.label(), "session with ZooKeeper lost: {error}");
+                    warn!(zone = self.account.zone(), server = %member, reason = error.label(), "session with ZooKeeper lost: {error}");
                     self.account.note_loss(&error);
                     if !self.followed {
                         // What was read of the whole tree tells more than events.

@@ -19,16 +19,16 @@ impl Task {
     pub(super) async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Refreshed, TransferError>> {
         let (zone, primary, serial) = (self.accounts.zone(), self.accounts.primary(older.primary), older.serial);
         if kind == (WakeKind::Retransfer { accept: true }) {
-            warn!(%zone, %primary, %serial, "every primary that answers has an older serial; the zone goes back as ordered");
+            warn!(%zone, %primary, serial = serial.0, "every primary that answers has an older serial; the zone goes back as ordered");
         } else if self.ours().base.is_some_and(|zone| zone.owners <= 1) {
-            info!(%zone, %primary, %serial, "the primary has an older serial, and ours has nothing beside the apex");
+            info!(%zone, %primary, serial = serial.0, "the primary has an older serial, and ours has nothing beside the apex");
         } else if older.has_lasted(self.wait_before(older), Instant::now()) {
-            warn!(%zone, %primary, %serial, "every primary that answers has had an older serial on {} refreshes in a row, \
+            warn!(%zone, %primary, serial = serial.0, "every primary that answers has had an older serial on {} refreshes in a row, \
                   for {:?}; the zone goes back to it", older.rounds, older.since.elapsed());
         } else {
             if older.rounds == 1 {
                 let wait = self.describe_wait(older);
-                warn!(%zone, %primary, %serial, "every primary that answers has an older serial; ours is kept {wait}");
+                warn!(%zone, %primary, serial = serial.0, "every primary that answers has an older serial; ours is kept {wait}");
             }
             return None;
         }

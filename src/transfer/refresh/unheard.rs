@@ -37,12 +37,12 @@ impl Task {
             Ok((received, _)) if received.soa().serial == serial => {
                 silence.note_question(Instant::now());
                 self.accounts.note_question(index);
-                info!(%zone, primary = %primary_label, %serial,
+                info!(%zone, primary = %primary_label, serial = serial.0,
                       "CNS was asked at our own serial, so that it announces changes again");
             }
             Ok(_) => {}
             Err(error) => {
-                debug!(%zone, primary = %primary_label, %serial, "the question at our own serial failed: {error}");
+                debug!(%zone, primary = %primary_label, serial = serial.0, "the question at our own serial failed: {error}");
             }
         }
     }
