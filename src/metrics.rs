@@ -211,11 +211,11 @@ families! {
     /// 1 for each fault of a name server that the zone or its parent lists: lame, unreachable, stale, ahead, foreign
     /// (it lists other servers), no-glue, other-glue, unresolved, alias, undelegated, and unknown for what could not
     /// be found out.
-    ns_problems: ZoneFaults::new("ns_problems", &["zone", "server", "problem"]);
+    ns_problems: ZoneFaults::new("nameserver_problems", &["zone", "server", "problem"]);
     /// Addresses of name servers that were asked about the zone, and servers of its parent.
-    ns_servers: ZoneValues::new("ns_servers", &["zone"]);
+    ns_servers: ZoneValues::new("nameserver_addresses", &["zone"]);
     /// When the name servers of the zone were last asked, Unix time.
-    ns_probed: ZoneValues::new("ns_probed_timestamp_seconds", &["zone"]);
+    ns_probed: ZoneValues::new("nameserver_probed_timestamp_seconds", &["zone"]);
     /// Time from taking updates to publishing them.
     publish_duration: Histogram::with_opts("publish_duration_seconds");
     /// Versions of the whole data published.

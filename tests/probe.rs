@@ -153,7 +153,8 @@ fn the_daemon_sees_faults_come_and_go() {
         found(&report["name_servers"], zone)
     };
     assert_eq!(look(REGION), None);
-    assert!(!daemon.metrics().contains("aggregator_ns_"));
+    let metrics = daemon.metrics();
+    assert!(!metrics.contains("aggregator_nameserver_"), "{metrics}");
     // The daemon itself is the first server now.
     daemon.write_plan(&scene.plan(daemon.address(), "1s"));
     let reload = daemon.verb(&["reload"]);
@@ -164,7 +165,7 @@ fn the_daemon_sees_faults_come_and_go() {
     let metrics = daemon.metrics();
     for (server, problem) in &faults {
         let series =
-            format!("aggregator_ns_problems{{problem=\"{problem}\",server=\"{server}\",zone=\"{REGION}.\"}} 1");
+            format!("aggregator_nameserver_problems{{problem=\"{problem}\",server=\"{server}\",zone=\"{REGION}.\"}} 1");
         assert!(metrics.contains(&series), "{series} in\n{metrics}");
     }
     let details = daemon.verb(&["status", REGION]).stdout;
@@ -186,5 +187,6 @@ fn the_daemon_sees_faults_come_and_go() {
     daemon.write_plan(&scene.plan(daemon.address(), "off"));
     assert_eq!(daemon.verb(&["reload"]).stdout, "name servers are now looked at never\n");
     assert_eq!(look(REGION), None);
-    assert!(!daemon.metrics().contains("aggregator_ns_"));
+    let metrics = daemon.metrics();
+    assert!(!metrics.contains("aggregator_nameserver_"), "{metrics}");
 }

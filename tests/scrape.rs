@@ -2,7 +2,7 @@
 
 mod harness;
 
-use aggregator::metrics::{Metrics, Transport};
+use aggregator::metrics::{Family, Metrics, Transport};
 use aggregator::serve::http;
 use aggregator::serve::listener::Listener;
 use harness::*;
@@ -59,6 +59,32 @@ async fn promtool_finds_no_fault() {
     assert_faultless(body);
 }
 
+/// A scrape has only families with series; here is each there can be, as promtool judges names, kinds and help.
+#[test]
+fn promtool_finds_no_fault_in_any_family() {
+    let families = Metrics::new().families();
+    let page: String = families.iter().map(example).collect();
+    assert!(families.len() > 90, "{page}");
+    assert_faultless(&page);
+}
+
+/// A family with a series, as a scrape has it.
+fn example(family: &Family) -> String {
+    let Family { name, kind, help, labels } = family;
+    let labels: Vec<String> = labels.iter().map(|label| format!("{label}=\"x\"")).collect();
+    let with =
+        |more: &[&str]| labels.iter().map(String::as_str).chain(more.iter().copied()).collect::<Vec<_>>().join(",");
+    let all = with(&[]);
+    let series = match *kind {
+        "histogram" => {
+            let bucket = with(&["le=\"+Inf\""]);
+            format!("{name}_bucket{{{bucket}}} 1\n{name}_sum{{{all}}} 1\n{name}_count{{{all}}} 1\n")
+        }
+        _ => format!("{name}{{{all}}} 1\n"),
+    };
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{series}")
+}
+
 /// Has promtool read a page.
 fn assert_faultless(page: &str) {
     let mut promtool = Command::new("promtool");
@@ -109,10 +135,17 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
     let mut tls = Port::reserve();
     let nobody = nobody.release();
     let server = "tcp_connections_per_client = 2\n".to_string() + &tls_settings(&home, &tls.address().to_string());
+    let inventory = folder.path().join("dc.toml");
+    let instance = "alias = \"web1\"\nowner = \"acme\"\naddresses = [\"198.51.100.11\"]\nservices = \"web:8080\"\n";
+    write_file(&inventory, &format!("format = 1\n[[vms]]\n{instance}"));
     let plan = format!(
         "[zones]\n\"one.test\" = \"{address}\"\n\"two.test\" = \"{address}\"\n\"absent.test\" = \"{address}\"\n\
          \"alone.test\" = \"{nobody}\"\n[aggregations]\n\"region.test\" = [\"one.test\", \"two.test\"]\n\
-         \"incomplete.test\" = [\"one.test\", \"absent.test\"]\n"
+         \"incomplete.test\" = [\"one.test\", \"absent.test\"]\n\
+         [zones.\"dc.test\"]\ninventory = \"dc\"\n[inventories.dc]\nfile = \"{}\"\n\
+         [probe]\nevery = \"1s\"\nresolver = \"{address}\"\ntimeout = \"1s\"\n\
+         [secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{address}\"]\n",
+        inventory.display()
     );
     let settings = Settings { server, ..Settings::new(&plan) };
     let tls = tls.release();
@@ -127,6 +160,7 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
         client.ask(&Query::new(&Dname::parse(name), rtype)).expect("an answer");
     }
     client.ask_tcp(&Query::new(&Dname::parse("www.region.test"), rtype::A)).expect("an answer");
+    client.transfer(&Dname::parse("region.test")).expect("a transfer");
     let _more = [(); 3].map(|()| TcpStream::connect(daemon.address()).expect("connect"));
     let tls_port = tls.port().to_string();
     let answer = run("kdig", &["@127.0.0.1", "-p", &tls_port, "+tls", "+short", "www.region.test", "A"]);
@@ -139,6 +173,8 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
         "aggregator_queries_total{transport=\"tls\"} 1\n",
         "aggregator_region_members{region=\"incomplete.test.\",state=\"missing\"} 1\n",
         "aggregator_region_nameserver_fallback{region=\"region.test.\"} 1\n",
+        "aggregator_inventory_instances{state=\"listed\",zone=\"dc.test.\"} 1\n",
+        "aggregator_nameserver_problems{problem=\"unknown\",server=\"parent\",zone=\"region.test.\"} 1\n",
         "aggregator_zone_state{state=\"not-ready\",zone=\"alone.test.\"} 1\n",
     ];
     let page = wait_until("everything is counted", Duration::from_secs(20), || {
@@ -153,7 +189,7 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
     let mut conflicts = page.lines().filter(|line| line.starts_with("aggregator_region_conflicts{"));
     assert!(conflicts.any(|line| line.contains("\"region.test.\"") && !line.ends_with(" 0")), "{page}");
     assert_faultless(&page);
-    // Every family that the program knows has been in this scrape, but for what this daemon has not met.
+    // Every family that appears without rare events has been in this scrape.
     let all = Metrics::new();
     fill(&all);
     let all = all.render();

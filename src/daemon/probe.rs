@@ -150,7 +150,7 @@ impl Probe {
         known.generation += 1;
         let gone = known.zones.extract_if(|zone, _| !is_kept(zone));
         let gone: HashSet<String> = gone.map(|(zone, _)| zone.to_string()).collect();
-        self.metrics.forget(&gone, |family, _, _| family.starts_with("ns_"));
+        self.metrics.forget(&gone, |family, _, _| family.starts_with("nameserver_"));
         old
     }
 }

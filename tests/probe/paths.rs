@@ -152,7 +152,7 @@ fn a_server_that_stays_ahead_is_told_until_we_have_caught_up() {
     daemon.write_plan(&plan(daemon.address(), "1h", more));
     assert_eq!(daemon.verb(&["reload"]).code, 0);
     assert_eq!(look(), Some(ahead.clone()));
-    let series = "aggregator_ns_problems{problem=\"ahead\"";
+    let series = "aggregator_nameserver_problems{problem=\"ahead\"";
     assert!(daemon.metrics().contains(series), "{}", daemon.metrics());
     daemon.write_plan(&plan(daemon.address(), "1s", ""));
     assert_eq!(daemon.verb(&["reload"]).code, 0);
