@@ -22,6 +22,7 @@ mod retransfer;
 mod rollback;
 mod status;
 mod top;
+mod unused;
 
 use crate::config::{self, Config};
 use crate::control::{self, CallError, Reply, Request};
@@ -32,7 +33,7 @@ use crate::metrics::COMMIT;
 use crate::terminal::Stream;
 use crate::view::lookup::Asking;
 use announce::AnnounceOptions;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cns::CnsVerb;
 use discover::DiscoverVerb;
 use drain::{DrainOptions, Target};
@@ -81,26 +82,6 @@ struct Arguments {
     json: bool,
     #[command(subcommand)]
     verb: Verb,
-}
-
-impl Arguments {
-    /// An option that was given and that the verb would ignore.
-    fn unused_option(&self) -> Option<&'static str> {
-        use Verb::{Announce, Boot, Check, Cns, Demo, Discover, Register, Run, Top, Version};
-        let is_local_cns = matches!(&self.verb, Cns { verb } if verb.is_local());
-        let local = matches!(
-            self.verb,
-            Run | Boot(_) | Check(_) | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
-        ) || is_local_cns;
-        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
-        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version) || is_local_cns;
-        let options = [
-            ("--socket", local && self.socket.is_some()),
-            ("--json", without_json && self.json),
-            ("--config", without_config && self.config.is_some()),
-        ];
-        options.into_iter().find(|(_, is_unused)| *is_unused).map(|(option, _)| option)
-    }
 }
 
 /// The verbs of the command line.
@@ -227,7 +208,7 @@ enum Verb {
 
 /// The definition of the command line, for manual pages and completions.
 pub fn command() -> clap::Command {
-    Arguments::command()
+    unused::hide(Arguments::command())
 }
 
 /// Reads a duration as the configuration file has them.
@@ -299,16 +280,22 @@ fn run_verb(
     run: impl FnOnce(Config) -> ExitCode,
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> Outcome {
-    let arguments = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
+    let mut command = command();
+    let parsed = command.try_get_matches_from_mut(arguments);
+    let parsed = parsed.and_then(|given| {
+        let arguments = Arguments::from_arg_matches(&given).map_err(|error| error.format(&mut command))?;
+        Ok((given, arguments))
+    });
+    let (given, arguments) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help goes to standard output, mistakes to standard error; whoever closed either does not read it.
             let _ = error.print();
             return Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED)));
         }
     };
-    if let Some(option) = arguments.unused_option() {
-        return Err(misuse(format!("{option} means nothing to this verb; see aggregator --help")));
+    if let Some(option) = unused::find(&given) {
+        return Err(misuse(format!("--{option} means nothing to this verb; see aggregator --help")));
     }
     let named = arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from));
     let is_guessed = arguments.socket.is_none() && named.is_none();

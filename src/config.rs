@@ -161,6 +161,10 @@ pub struct MetricsPlan {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlPlan {
     pub socket: PathBuf,
+    /// The group of the socket, as the system knows it; none leaves it to the system.
+    pub group: Option<String>,
+    /// Permissions of the socket.
+    pub mode: u32,
 }
 
 /// Level and format of the log.
@@ -257,6 +261,7 @@ impl Config {
         let server_name = &server.name;
         let mut sections = Sections {
             server_name,
+            listen: &server.listen.dns,
             transfer: &transfer,
             keys: &keys,
             secondaries,

@@ -5,7 +5,7 @@
 //! dump of a million records is neither escaped nor parsed. After the reply to [`Request::Stop`] the connection stays
 //! open until the server has ended, so that the client can wait for that.
 //!
-//! Invariants: whoever may open the socket (mode 0660) may do everything; a client that is silent, sends nonsense or
+//! Invariants: whoever may open the socket (by default, mode 0660) may do everything; a client that is silent, sends nonsense or
 //! goes away costs its own connection only, and gives way when all places are taken; the socket of a running server is
 //! never taken over, and a file that is no socket is never removed.
 //!
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -275,8 +275,35 @@ fn try_connect(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The numbers and names of groups.
+const GROUPS: &str = "/etc/group";
+
+/// Lets a group, by name or number, and others open a socket as permissions say; without a group it keeps the one that
+/// it has.
+pub fn admit(path: &Path, group: Option<&str>, mode: u32) -> io::Result<()> {
+    if let Some(group) = group {
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("it cannot belong to group {group}: {error}"));
+        find_group(group).and_then(|number| chown(path, None, Some(number))).map_err(named)?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// The number of a group.
+fn find_group(group: &str) -> io::Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let groups = fs::read_to_string(GROUPS)?;
+    let number = groups.lines().find_map(|line| {
+        let (name, rest) = line.split_once(':')?;
+        rest.split(':').nth(1).filter(|_| name == group)?.parse().ok()
+    });
+    number.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("{GROUPS} does not have it")))
+}
+
 /// Creates the socket and its folder, in place of a socket at which no server listens any more.
-pub fn bind(path: &Path) -> io::Result<ControlListener> {
+pub fn bind(path: &Path, group: Option<&str>, mode: u32) -> io::Result<ControlListener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
@@ -288,10 +315,10 @@ pub fn bind(path: &Path) -> io::Result<ControlListener> {
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // Before listening, so that nobody else can ever connect, whatever the umask.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
     let metadata = fs::symlink_metadata(path)?;
     let file = SocketFile { path: path.to_path_buf(), identity: (metadata.dev(), metadata.ino()) };
+    // Before listening, so that nobody else can ever connect, whatever the umask.
+    admit(path, group, mode)?;
     socket.listen(MAX_CLIENTS as i32)?;
     socket.set_nonblocking(true)?;
     Ok(ControlListener { listener: socket.into(), file, patience: PATIENCE })

@@ -28,7 +28,7 @@ mod threads;
 mod upkeep;
 mod ways;
 
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, ControlPlan, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::discover::unicast::system_servers;
 use crate::keeper;
@@ -191,8 +191,9 @@ impl Daemon {
         // All that may be taken comes before anything is published, and so before anything is written.
         let plan = config.clone();
         let open = move || {
-            let path = &plan.control.socket;
-            let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error));
+            let ControlPlan { socket: path, group, mode } = &plan.control;
+            let socket = control::bind(path, group.as_deref(), *mode);
+            let socket = socket.map_err(|error| RunError::Control(path.clone(), error));
             (reload::load_identity(&plan), socket, system_servers().unwrap_or_default())
         };
         let (identity, socket, resolvers) =

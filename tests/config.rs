@@ -316,6 +316,21 @@ fn what_is_probably_not_meant_is_a_warning() {
             "[secondaries]\ncatalog = \"c.example\"\n".to_string(),
             "c.toml:4:11: nobody may transfer the catalog; write in [secondaries]",
         ),
+        (
+            "\"b.example\" = \"127.0.0.1\"\n".to_string(),
+            "c.toml:3:15: zone \"b.example\" has primary 127.0.0.1:53, which is this server; write where the zone comes from",
+        ),
+        ("\"b.example\" = \"127.0.0.1:54\"\n".to_string(), ""),
+        ("\"b.example\" = \"127.0.0.1\"\n[server]\nlisten = \"192.0.2.7\"\n".to_string(), ""),
+        (
+            "[server]\nlisten = \"192.0.2.1\"\n".to_string(),
+            "zone \"a.example\" has primary 192.0.2.1:53, which is this server",
+        ),
+        (
+            "[control]\nmode = \"0666\"\n".to_string(),
+            "c.toml:4:8: \"mode\" 0666 lets every user of this machine stop the server",
+        ),
+        ("[control]\nmode = \"0600\"\ngroup = \"dns\"\n".to_string(), ""),
     ] {
         let warnings = parse(&format!("{ZONE}{text}")).warnings;
         assert_eq!(warnings.len(), usize::from(!wanted.is_empty()), "{text}\n{warnings:?}");

@@ -167,7 +167,7 @@ async fn fabric_addresses_stay_in_their_datacenters() {
     secondary.wait_for_serial(&region, held[0].serial());
     assert_eq!(difference(&held, &secondary.fetch(&region)), None);
     let status = text(daemon.verb(&["status", REGION]));
-    assert!(status.contains("  1 addresses that members have withdrawn are held; "), "{status}");
+    assert!(status.contains("  1 address that members have withdrawn is held; "), "{status}");
 
     // A drain is previewed from what the region has, and takes that.
     let preview = text(daemon.verb(&["drain", "us-west-2", "--name", "web.svc.*", "--dry-run"]));

@@ -11,6 +11,7 @@ use harness::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -506,4 +507,27 @@ fn a_flood_delays_no_reload_and_no_end() {
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     stop.store(true, Ordering::Relaxed);
     floods.into_iter().for_each(|flood| flood.join().expect("flood"));
+}
+
+//--- The control socket ---
+
+#[test]
+fn a_reload_changes_who_may_open_the_control_socket() {
+    let folder = Folder::new();
+    let daemon = Aggregator::start(&folder, "[zones]\n\"a.test\" = \"127.0.0.1:9\"\n");
+    let text = std::fs::read_to_string(daemon.configuration()).expect("the configuration");
+    let socket = daemon.configuration().with_file_name("control");
+    let mode = || std::fs::metadata(&socket).expect("the socket").mode() & 0o777;
+    assert_eq!(mode(), 0o660);
+    write_file(daemon.configuration(), &text.replace("[control]\n", "[control]\nmode = \"0600\"\n"));
+    let reload = daemon.verb(&["reload"]);
+    let told = format!("control socket is now {}\n", socket.display());
+    assert_eq!((reload.code, reload.stdout), (0, told), "{}", reload.stderr);
+    assert_eq!(mode(), 0o600);
+    write_file(daemon.configuration(), &text.replace("[control]\n", "[control]\ngroup = \"no such group\"\n"));
+    let reload = daemon.verb(&["reload"]);
+    let wanted =
+        "the control socket is as it was: it cannot belong to group no such group: /etc/group does not have it";
+    assert!(reload.code == 1 && reload.stderr.contains(wanted), "{reload:?}");
+    assert_eq!(mode(), 0o600);
 }

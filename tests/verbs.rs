@@ -264,10 +264,10 @@ fn check_conflicts(daemon: &Aggregator) {
     let status = daemon.verb(&["status", "z.test"]).stdout;
     for line in [
         "4 names with records that the zone cannot hold",
-        "z.test. alias-at-apex: 1 records dropped",
-        "web.z.test. alias-beside-data: 1 records dropped",
-        "two.z.test. different-aliases: 1 records dropped",
-        "dn.z.test. different-aliases: 1 records dropped",
+        "z.test. alias-at-apex: 1 record dropped",
+        "web.z.test. alias-beside-data: 1 record dropped",
+        "two.z.test. different-aliases: 1 record dropped",
+        "dn.z.test. different-aliases: 1 record dropped",
     ] {
         assert!(status.contains(line), "{line}: {status}");
     }

@@ -356,7 +356,7 @@ fn a_region_is_transferred_without_the_record_that_fits_no_message() {
     let transfer = dig(&[&region, "AXFR"]);
     assert!(transfer.contains("192.0.2.1") && transfer.contains("XFR size: 4 records"), "{transfer}");
     let status = daemon.verb(&["status", &region]).stdout;
-    assert!(status.contains("record-too-long: m.test., 1 records dropped"), "{status}");
+    assert!(status.contains("record-too-long: m.test., 1 record dropped"), "{status}");
     // Nobody is sent a zone that is older than what he has (RFC 1995 section 2).
     let newer = dig(&["+tcp", &region, "IXFR=8"]);
     assert!(newer.contains("XFR size: 1 records"), "{newer}");

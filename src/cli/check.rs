@@ -14,7 +14,7 @@
 use crate::cli::addresses::find_doubtful_addresses;
 use crate::cli::live::check_live;
 use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
-use crate::config::{Config, ConfigErrors};
+use crate::config::{Config, ConfigErrors, ControlPlan};
 use crate::control::{self, Request};
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
@@ -137,7 +137,7 @@ fn examine(config: &Config) -> Findings {
     let place = config.path.display();
     if running && held.is_empty() && config.listen.dns.iter().any(|address| address.port() != 0) {
         findings.errors.push(format!("{place}: another server has the control socket {socket}; {ANOTHER_SOCKET}"));
-    } else if !running && let Err(error) = try_socket(&config.control.socket) {
+    } else if !running && let Err(error) = try_socket(&config.control) {
         findings.errors.push(format!("{place}: cannot use control socket {socket}: {error}; {ANOTHER_SOCKET}"));
     }
     if !held.is_empty() {
@@ -207,11 +207,12 @@ fn describe_room(room: Room) -> String {
 
 /// Checks that the control socket can be made. Leaves nothing behind, such as a folder that belongs to root and that
 /// the server's user could not write.
-fn try_socket(path: &Path) -> io::Result<()> {
+fn try_socket(control: &ControlPlan) -> io::Result<()> {
+    let ControlPlan { socket: path, group, mode } = control;
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         Some(folder) if is_writable(folder) => Ok(()),
         Some(_) => Err(ErrorKind::PermissionDenied.into()),
-        None => control::bind(path).map(drop),
+        None => control::bind(path, group.as_deref(), *mode).map(drop),
     }
 }
 

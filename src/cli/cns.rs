@@ -122,13 +122,6 @@ pub fn request(verb: CnsVerb, json: bool) -> Result<Request, Outcome> {
     }))
 }
 
-impl CnsVerb {
-    /// Returns true if the verb needs no server.
-    pub fn is_local(&self) -> bool {
-        matches!(self, CnsVerb::Convert(_) | CnsVerb::Tag { .. })
-    }
-}
-
 /// Prints a configuration of CNS in our words.
 fn convert(options: &ConvertOptions, json: bool) -> Outcome {
     let cns = cns::read(&options.file, &settings::read_text(&options.file)?)?;

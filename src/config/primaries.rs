@@ -7,7 +7,6 @@
 //! RFCs: RFD 172 (the short form).
 
 use crate::client::Server;
-use crate::config::keys::Keys;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
@@ -17,6 +16,7 @@ use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
 use settings::tree::{Entry, Node, Value};
+use std::net::SocketAddr;
 use wire::name::Name;
 
 /// A zone in table form
@@ -94,14 +94,14 @@ impl Way {
         reader: &mut Reader<'_>,
         fields: &Fields<'_>,
         (place, at): (&str, usize),
-        keys: &Keys,
+        sections: &Sections<'_>,
     ) -> Option<ZonePlan> {
         check_timers(reader, fields, &self.plan.timers, place);
-        self.inherited.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node));
+        self.inherited.key = fields.read(reader, "key", |r, key, node| sections.keys.signing(r, key, node));
         fields.need(reader, "primaries", at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
         let inherited = &self.inherited;
         let primaries =
-            |r: &mut Reader<'_>, key: &str, node: &Node| read_primaries(r, keys, place, key, node, inherited);
+            |r: &mut Reader<'_>, key: &str, node: &Node| read_primaries(r, sections, place, key, node, inherited);
         self.plan.primaries = fields.read(reader, "primaries", primaries)?;
         Some(self.plan)
     }
@@ -114,18 +114,26 @@ pub fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, sections: &
     if let Value::Table(_) = &entry.node.value {
         let fields = ZONE.read(reader, &entry.node, &place, &mut way)?;
         sections.secondaries.admit(reader, &zone, Some(&fields), &place, true);
-        return way.finish(reader, &fields, (&place, entry.key_at), sections.keys);
+        return way.finish(reader, &fields, (&place, entry.key_at), sections);
     }
     ZONE.set_defaults(&mut way);
     sections.secondaries.admit(reader, &zone, None, &place, true);
-    way.plan.primaries = read_primaries(reader, sections.keys, &place, &entry.key, &entry.node, &way.inherited)?;
+    way.plan.primaries = read_primaries(reader, sections, &place, &entry.key, &entry.node, &way.inherited)?;
     Some(way.plan)
+}
+
+/// Returns true if what is sent to an address from this machine surely comes to a listener. Which addresses the machine
+/// has beside the loopback ones is not in the file.
+fn hears(listener: SocketAddr, address: SocketAddr) -> bool {
+    let (own, ip) = (listener.ip(), address.ip());
+    let is_any = own.is_unspecified() && own.is_ipv4() == ip.is_ipv4() && ip.is_loopback();
+    listener.port() == address.port() && (own == ip || is_any)
 }
 
 /// Reads one primary or a list of them.
 fn read_primaries(
     reader: &mut Reader<'_>,
-    keys: &Keys,
+    sections: &Sections<'_>,
     place: &str,
     key: &str,
     node: &Node,
@@ -136,10 +144,17 @@ fn read_primaries(
         return reader.refuse(node.at, format!("{place} has no primary; write its address between the brackets"));
     }
     let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-        let primary = read_peer(reader, keys, &ROLE, place, key, node, inherited)?;
+        let primary = read_peer(reader, sections.keys, &ROLE, place, key, node, inherited)?;
         // Contract with CNS: it listens on IPv4 as shipped, and sends NOTIFY to IPv4 peers only.
         if primary.address.is_ipv6() {
             reader.warn(node.at, format!("CNS sends no NOTIFY over IPv6; {place} will be polled every refresh"));
+        }
+        if sections.listen.iter().any(|own| hears(*own, primary.address)) {
+            let message = format!(
+                "{place} has primary {}, which is this server; write where the zone comes from",
+                primary.address
+            );
+            reader.warn(node.at, message);
         }
         Some(primary)
     };

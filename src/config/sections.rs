@@ -5,11 +5,14 @@ use crate::config::keys::Keys;
 use crate::config::secondaries::Secondaries;
 use crate::config::server::Placed;
 use crate::config::transfer::TransferSection;
+use std::net::SocketAddr;
 use wire::name::Name;
 
 /// What earlier sections have said, and what the zones and regions add to it.
 pub struct Sections<'s> {
     pub server_name: &'s Name,
+    /// The addresses on which this server answers.
+    pub listen: &'s [SocketAddr],
     pub transfer: &'s TransferSection,
     pub keys: &'s Keys,
     pub secondaries: Secondaries<'s>,

@@ -120,8 +120,19 @@ pub static CONTROL: Table<ControlPlan> = Table {
     path: "[control]",
     help: "The socket for the other commands",
     // In the folder that service managers make for a service's runtime files.
-    keys: &[&[key("socket", r#""/run/aggregator/control.sock""#, "Unix socket")
-        .takes(Kind::Own("path", |r, key, node, control| put(&mut control.socket, read_socket(r, key, node))))]],
+    keys: &[&[
+        key("socket", r#""/run/aggregator/control.sock""#, "Unix socket")
+            .takes(Kind::Own("path", |r, key, node, control| put(&mut control.socket, read_socket(r, key, node)))),
+        key("group", "", "group of the socket, by name or number; default: that of the server").takes(Kind::Own(
+            "group",
+            |reader, key, node, control| {
+                let group = reader.text(key, node, "the name or number of a group");
+                put(&mut control.group, group.map(|group| Some(group.to_owned())))
+            },
+        )),
+        key("mode", r#""0660""#, "permissions of the socket; who may write to it may do everything")
+            .takes(Kind::Own("octal number", |r, key, node, control| put(&mut control.mode, read_mode(r, key, node)))),
+    ]],
 };
 
 /// `[log]`
@@ -257,6 +268,20 @@ fn read_socket(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<PathBu
         reader.error(node.at, format!("\"{key}\" is {length} octets long with its folder; {advice}"));
     }
     Some(socket)
+}
+
+/// Reads the permissions of the control socket.
+fn read_mode(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
+    let text = reader.text(key, node, "permissions such as \"0660\"")?;
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600);
+    let Some(mode) = mode else {
+        let advice = "write three octal digits, the first of them 6 or 7, such as \"0660\"";
+        return reader.refuse(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
+    };
+    if mode & 0o002 != 0 {
+        reader.warn(node.at, format!("\"{key}\" {mode:04o} lets every user of this machine stop the server"));
+    }
+    Some(mode)
 }
 
 /// Reads a log level or a filter.

@@ -116,7 +116,7 @@ fn read_member(
     // Its other keys are judged whether or not it has a name.
     way.plan.zone = name.clone().unwrap_or_else(|| zone.clone());
     let addresses = read_addresses(reader, &fields, &own);
-    let plan = way.finish(reader, &fields, (&own, node.at), sections.keys);
+    let plan = way.finish(reader, &fields, (&own, node.at), sections);
     name.and(plan).map(|plan| (plan, addresses))
 }
 

@@ -17,7 +17,7 @@ impl Fixture {
 
     async fn start(patience: Duration) -> Fixture {
         let mut fixture = Fixture { folder: tempfile::tempdir().unwrap(), server: None };
-        let mut listener = bind(&fixture.path()).unwrap();
+        let mut listener = bind(&fixture.path(), None, 0o660).unwrap();
         listener.patience = patience;
         let (sender, mut commands) = mpsc::channel::<Command>(1);
         fixture.server = Some(listener.start(sender).unwrap());
@@ -154,11 +154,29 @@ async fn stop_returns_when_the_server_has_ended() {
 }
 
 #[tokio::test]
+async fn a_socket_has_the_group_and_the_permissions_that_were_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let group = fs::metadata(folder.path()).unwrap().gid();
+    let _listener = bind(&path, Some(&group.to_string()), 0o600).unwrap();
+    let found = || fs::metadata(&path).map(|file| (file.gid(), file.mode() & 0o777)).unwrap();
+    assert_eq!(found(), (group, 0o600));
+    admit(&path, None, 0o640).unwrap();
+    assert_eq!(found(), (group, 0o640));
+    assert_eq!(find_group("root").unwrap(), 0);
+
+    let other = folder.path().join("other");
+    let error = bind(&other, Some("no such group"), 0o660).err().unwrap().to_string();
+    assert_eq!(error, "it cannot belong to group no such group: /etc/group does not have it");
+    assert!(!other.exists());
+}
+
+#[tokio::test]
 async fn only_a_stale_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     fs::write(&path, "precious").unwrap();
-    assert!(bind(&path).err().unwrap().to_string().contains("no socket"));
+    assert!(bind(&path, None, 0o660).err().unwrap().to_string().contains("no socket"));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     fs::remove_file(&path).unwrap();
 
@@ -166,9 +184,9 @@ async fn only_a_stale_socket_is_replaced() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists() && !is_answering(&path));
     assert!(matches!(call(&path, &Request::RELOAD).await, Err(CallError::NotRunning(_))));
-    let listener = bind(&path).unwrap();
+    let listener = bind(&path, None, 0o660).unwrap();
     assert!(is_answering(&path));
-    assert_eq!(bind(&path).err().unwrap().to_string(), "another aggregator is running");
+    assert_eq!(bind(&path, None, 0o660).err().unwrap().to_string(), "another aggregator is running");
 
     // Somebody else's socket by now.
     fs::remove_file(&path).unwrap();

@@ -22,7 +22,7 @@ use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
 use super::ways::Ways;
 use super::{Daemon, RunError, audit, heard};
-use crate::config::Config;
+use crate::config::{Config, ControlPlan};
 use crate::control::{self, ControlListener, ControlServer, Reply};
 use crate::discover::unicast::system_servers;
 use crate::metrics::unix_seconds;
@@ -230,6 +230,17 @@ impl Reload {
         Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
     }
 
+    /// Lets those open the running control socket who may now.
+    async fn admit(&self, config: &Arc<Config>) -> Result<(), String> {
+        let config = config.clone();
+        let admit = move || {
+            let ControlPlan { socket, group, mode } = &config.control;
+            control::admit(socket, group.as_deref(), *mode)
+        };
+        let admitted = self.disk.run("change the control socket", Some(DISK_PATIENCE), admit).await;
+        admitted.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+
     /// The steps that everybody sees.
     async fn finish(self, prepared: Prepared) -> Result<Reloaded, String> {
         let Prepared { config, bound, control, schedule, resolvers, remains, turn } = prepared;
@@ -237,7 +248,8 @@ impl Reload {
         let published = publisher.load();
         let plan = publish_plan(&self.ways.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
-        changes.control = control.is_some().then(|| config.control.socket.clone());
+        let is_admitted_anew = control.is_none() && config.control != self.old.control;
+        changes.control = (control.is_some() || is_admitted_anew).then(|| config.control.socket.clone());
         changes.primaries_changed = sources.changed(&config);
         self.ways.notify.set_announcers(announcers(&config));
         notifier.set_targets(config.targets.clone());
@@ -245,7 +257,10 @@ impl Reload {
         // What is in service already cannot fail any more; a thread that the system denies is the one exception.
         let adopted = self.ways.listeners.lock().await.adopt(&config, bound);
         drop(turn);
-        let problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
+        let mut problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
+        if is_admitted_anew && let Err(error) = self.admit(&config).await {
+            problem.get_or_insert(format!("reloaded, but the control socket is as it was: {error}"));
+        }
         Ok(Reloaded { config, changes, schedule, control, resolvers, problem })
     }
 }
@@ -254,11 +269,12 @@ impl Reload {
 fn find(old: &Config) -> Result<ReadConfiguration, String> {
     let config = Config::load(&old.path).map_err(|errors| errors.to_string())?;
     let identity = load_identity(&config);
-    let path = &config.control.socket;
+    let ControlPlan { socket: path, group, mode } = &config.control;
     let control = if *path == old.control.socket && control::is_answering(path) {
         None
     } else {
-        Some(control::bind(path).map_err(|error| RunError::Control(path.clone(), error).to_string())?)
+        let bound = control::bind(path, group.as_deref(), *mode);
+        Some(bound.map_err(|error| RunError::Control(path.clone(), error).to_string())?)
     };
     Ok(ReadConfiguration { identity, control, resolvers: system_servers().unwrap_or_default(), config })
 }

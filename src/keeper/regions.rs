@@ -138,6 +138,11 @@ impl KeptRegion {
         now.duration_since(self.waiting_since) >= self.region.plan.partial_after
     }
 
+    /// Returns the time from which on it does not wait for members that never were transferred.
+    fn partial_at(&self) -> Option<Instant> {
+        self.waiting_since.checked_add(self.region.plan.partial_after)
+    }
+
     /// Returns true if the age of the last contact with its members decides on it.
     fn is_restless(&self) -> bool {
         self.region.plan.expire_after.is_some() || self.heard.is_some()
@@ -145,8 +150,7 @@ impl KeptRegion {
 
     /// Returns the time at which something happens to it, if nothing comes.
     fn deadline(&self, now: Instant) -> Option<Instant> {
-        let waiting = self.waiting_since.checked_add(self.region.plan.partial_after);
-        let waiting = waiting.filter(|_| !(self.was_served() || self.has_waited(now)));
+        let waiting = self.partial_at().filter(|_| !(self.was_served() || self.has_waited(now)));
         [self.region.serial.pause_end(), waiting, self.damper.as_ref().and_then(Damper::next)]
             .into_iter()
             .flatten()
@@ -215,6 +219,7 @@ impl KeptRegion {
             state: self.state,
             served: self.served().cloned(),
             merged: self.region.zone.clone(),
+            partial_at: self.partial_at().filter(|_| !self.was_served()),
             drift: self.drift(),
             pin: self.pin().cloned(),
             damper: self.damper.clone(),

@@ -20,6 +20,7 @@ use crate::zone::Zone;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -46,6 +47,8 @@ pub struct RegionSnapshot {
     pub served: Option<Arc<Zone>>,
     /// The merged zone, which clients see unless the region is pinned.
     pub merged: Option<Arc<Zone>>,
+    /// When it is served without members that never were transferred, if it never was served.
+    pub partial_at: Option<Instant>,
     /// The published serial minus the members' sum; 0 while the region is pinned.
     pub drift: u32,
     pub pin: Option<Pin>,

@@ -70,6 +70,8 @@ pub struct RegionStatus {
     pub region: Name,
     pub state: State,
     pub serial: Option<Serial>,
+    /// Seconds until it is served without members that never were transferred, while it waits for them.
+    pub partial_in_seconds: Option<u64>,
     /// The serial minus the sum of the members' serials; 0 while the region is pinned: its serial has nothing to do with those of its members then.
     pub drift: u32,
     pub records: u64,
@@ -175,6 +177,7 @@ impl Snapshot {
             region: region.plan.origin.clone(),
             state: region.state,
             serial: served.map(|zone| zone.soa.serial),
+            partial_in_seconds: region.partial_at.and_then(|at| Some(at.checked_duration_since(now)?.as_secs())),
             drift: region.drift,
             records: served.map_or(0, |zone| zone.records),
             names: served.map_or(0, |zone| zone.names()),

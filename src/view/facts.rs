@@ -4,14 +4,13 @@
 
 use super::columns::Value;
 use super::outward::Outward;
-use super::page::parts::{Grade, Mark, number};
+use super::page::parts::{Grade, Mark, count, number, size};
 use super::page::rows::{Fact, lag};
-use super::remarks::remarks;
+use super::remarks::{region_wait, remarks};
 use super::report::{CatalogReport, RegionReport, ZoneReport};
 use super::sizes::{Audience, SizesReport};
 use super::steering::SteeringReport;
 use super::text::{because, format_seconds, moment, or_dash, time_between, time_since, unix_now};
-use crate::config::format_size;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{PinStatus, RegionStatus, Unfiltered};
 use crate::merge::Alike;
@@ -70,11 +69,13 @@ impl Facts {
         facts.show("refreshed", Value::Ago(kept.refreshed_seconds_ago));
         facts.show("expires", Value::Ahead(kept.expires_in_seconds));
         if kept.conflict_names > 0 {
-            facts.tell(format_args!("{} names with records that the zone cannot hold", kept.conflict_names));
+            let names = count(kept.conflict_names, "name", "names");
+            facts.tell(format_args!("{names} with records that the zone cannot hold"));
         }
         for (name, conflict) in kept.conflicts.iter().flat_map(|(name, told)| told.iter().map(move |told| (name, told)))
         {
-            facts.tell(format_args!("  {name} {}: {} records dropped", conflict.kind.label(), conflict.dropped));
+            let dropped = count(conflict.dropped, "record", "records");
+            facts.tell(format_args!("  {name} {}: {dropped} dropped", conflict.kind.label()));
         }
         match &report.source {
             Some(SourceStatus::Primaries(source)) => facts.tell_transfers(report, source),
@@ -105,6 +106,7 @@ impl Facts {
         for member in &region.members {
             facts.tell(format_args!("member {}: {}, serial {}", member.zone, member.state, or_dash(member.serial)));
         }
+        region_wait(region).iter().for_each(|wait| facts.tell(wait));
         steering.iter().flat_map(SteeringReport::lines).for_each(|line| facts.tell(line));
         if let Some(theirs) = region.followed {
             facts.tell(format_args!("went on at the start from serial {theirs}, which another server had"));
@@ -115,22 +117,25 @@ impl Facts {
         }
         region_warnings(region, Name::to_string).iter().for_each(|warning| facts.tell(warning));
         if let held @ 1.. = region.held_addresses {
-            facts.tell(format_args!(
-                "{held} addresses that members have withdrawn are held; \"aggregator lookup\" tells until when"
-            ));
+            let held = count(
+                held,
+                "address that members have withdrawn is held",
+                "addresses that members have withdrawn are held",
+            );
+            facts.tell(format_args!("{held}; \"aggregator lookup\" tells until when"));
         }
         facts.show("held addresses", Value::Number(region.held_addresses as u64));
         if let Some(steering) = steering {
             facts.show("answers without home", Value::Number(steering.answers_without_home));
         }
-        facts.tell(format_args!("{} names with conflicts", region.conflict_names));
+        facts.tell(count(region.conflict_names, "name with conflicts", "names with conflicts"));
         for (name, conflict) in
             region.conflicts.iter().flat_map(|(name, told)| told.iter().map(move |told| (name, told)))
         {
             let member = &region.members[conflict.member].zone;
-            let (kind, dropped) = (conflict.kind.label(), conflict.dropped);
+            let (kind, dropped) = (conflict.kind.label(), count(conflict.dropped, "record", "records"));
             let by = conflict.by.map(|by| format!(" because of {}", region.members[by].zone)).unwrap_or_default();
-            facts.tell(format_args!("  {name} {kind}: {member}, {dropped} records dropped{by}"));
+            facts.tell(format_args!("  {name} {kind}: {member}, {dropped} dropped{by}"));
         }
         facts.tell_outward(outward);
         facts
@@ -162,20 +167,25 @@ impl Facts {
         facts.show("last read", Value::At(source.last_reading));
         let counts = &source.counts;
         let listed = counts.listed;
-        facts.tell(format_args!("{} instances, {listed} with names", counts.vms));
+        let instances = count(counts.vms, "instance", "instances");
+        facts.tell(format_args!("{instances}, {} with names", number(listed)));
         facts.show("instances", Value::Number(counts.vms));
         facts.show("with names", Value::Number(listed));
         let (accounts, networks, servers) = (counts.accounts, counts.networks, counts.servers);
-        facts.tell(format_args!("{accounts} accounts, {networks} networks, {servers} compute nodes"));
+        let of_accounts = count(accounts, "account", "accounts");
+        let of_networks = count(networks, "network", "networks");
+        let servers = count(servers, "compute node", "compute nodes");
+        facts.tell(format_args!("{of_accounts}, {of_networks}, {servers}"));
         facts.show("accounts", Value::Number(accounts));
         facts.show("networks", Value::Number(networks));
         facts.show("undecided", Value::Number(counts.undecided));
         facts.show("held", Value::Number(counts.held));
         if let Some(since) = counts.held_since {
-            facts.tell(format_args!("{} memberships held, the oldest for {}", counts.held, time_since(since)));
+            let held = count(counts.held, "membership held", "memberships held");
+            facts.tell(format_args!("{held}, the oldest for {}", time_since(since)));
         }
         for ReasonCount { reason, instances } in &counts.reasons {
-            facts.tell(format_args!("{reason}: {instances} instances"));
+            facts.tell(format_args!("{reason}: {}", count(*instances, "instance", "instances")));
         }
         if source.main != report.kept.zone {
             facts.tell(format_args!("made of the inventory of {}", source.main));
@@ -184,7 +194,7 @@ impl Facts {
             facts.tell(format_args!("with zone {zone}"));
         }
         if source.failures > 0 {
-            facts.tell(format_args!("{} readings failed", source.failures));
+            facts.tell(count(source.failures, "reading failed", "readings failed"));
         }
         facts.tell_remarks(report);
         facts
@@ -201,7 +211,7 @@ impl Facts {
         let grade = if source.error.is_none() { Grade::Good } else { Grade::Warn };
         facts.show("session", Value::Mark(Mark::new(grade, state)));
         facts.show("member", Value::Text(member.to_owned()));
-        let nodes = source.nodes.map_or("not read yet".to_owned(), |nodes| format!("{nodes} nodes"));
+        let nodes = source.nodes.map_or("not read yet".to_owned(), |nodes| count(nodes, "node", "nodes"));
         let zxid = source.zxid.as_ref().map(|zxid| format!(", newest change {zxid}")).unwrap_or_default();
         let watches = source.watches.map(|watches| format!(", watches {watches}")).unwrap_or_default();
         facts.tell(format_args!("tree {}: {nodes}{zxid}{watches}", source.path));
@@ -209,7 +219,8 @@ impl Facts {
         facts.show("nodes", source.nodes.map_or_else(Value::none, Value::Number));
         facts.show("session begun", Value::At(source.since));
         facts.show("last answer", Value::At(source.last_contact));
-        facts.tell(format_args!("{} events, {} sessions lost", source.events, source.losses));
+        let events = count(source.events, "event", "events");
+        facts.tell(format_args!("{events}, {}", count(source.losses, "session lost", "sessions lost")));
         facts.show("events", Value::Number(source.events));
         facts.show("sessions lost", Value::Number(source.losses));
         if source.tree != report.kept.zone {
@@ -219,7 +230,7 @@ impl Facts {
             facts.tell(format_args!("reverse zone {zone}"));
         }
         if source.failures > 0 {
-            facts.tell(format_args!("{} attempts failed", source.failures));
+            facts.tell(count(source.failures, "attempt failed", "attempts failed"));
         }
         facts.tell_remarks(report);
         for payload in &source.broken_payloads {
@@ -233,7 +244,8 @@ impl Facts {
 
     /// Tells how much a zone or region holds, which sets are large, and what follows.
     fn tell_extent(&mut self, records: u64, names: usize, sizes: SizesReport, is_region: bool) {
-        self.tell(format_args!("{records} records at {names} names"));
+        let (of_records, of_names) = (count(records, "record", "records"), count(names, "name", "names"));
+        self.tell(format_args!("{of_records} at {of_names}"));
         self.show("records", Value::Number(records));
         self.show("names", Value::Number(names as u64));
         self.show("largest set", Value::Number(sizes.most_records.into()));
@@ -297,8 +309,8 @@ impl Facts {
     fn tell_outward(&mut self, outward: &Outward) {
         let history = &outward.history;
         if let Some(from) = history.from {
-            let (versions, bytes) = (history.versions, format_size(history.bytes as u64));
-            self.tell(format_args!("history from serial {from}: {versions} versions, {bytes}"));
+            let (versions, bytes) = (count(history.versions, "version", "versions"), size(history.bytes as u64));
+            self.tell(format_args!("history from serial {from}: {versions}, {bytes}"));
         }
         if let Some(counts) = describe_counts(outward.sent) {
             self.tell(format_args!("transfers to secondaries: {counts}"));
@@ -412,7 +424,7 @@ mod tests {
             received: TransferCounts::default(),
             sent: TransferCounts { incremental: 5, full: 1 },
         };
-        let expected = "  history from serial 4: 3 versions, 2KiB\n  transfers to secondaries: 5 incremental, 1 full\n  \
+        let expected = "  history from serial 4: 3 versions, 2.00 KiB\n  transfers to secondaries: 5 incremental, 1 full\n  \
                         secondary 192.0.2.9:53: told 7, acknowledged 5, fetched 6, no reply for 0s; behind for 1m30s\n";
         assert_eq!(told(&outward), expected);
         assert_eq!(outward.notified(), Some(Serial(7)));

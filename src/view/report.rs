@@ -6,11 +6,11 @@
 
 use super::Handle;
 use super::outward::{self, Outward, newest};
+use super::page::parts::size;
 use super::rates::QueryRates;
 use super::sizes::SizesReport;
 use super::steering::SteeringReport;
 use crate::budget::Usage;
-use crate::config::format_size;
 use crate::daemon::probe::ProbeReport;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, RegionStatus, ZoneStatus};
@@ -19,7 +19,6 @@ use crate::publish::Published;
 use crate::schedule::next_run;
 use crate::state::StateStatus;
 use crate::transfer;
-use indicatif::BinaryBytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -93,7 +92,7 @@ impl StateReport {
         let folder = folder.display();
         match &self.error {
             Some(error) => format!("state folder {folder}: {error}; a restart would begin with older zones"),
-            None => format!("state folder {folder}, {}", format_size(self.bytes)),
+            None => format!("state folder {folder}, {}", size(self.bytes)),
         }
     }
 }
@@ -121,7 +120,7 @@ impl MemoryReport {
 
     /// Describes the use of memory in one line.
     pub fn describe(&self) -> String {
-        let (used, budget) = (BinaryBytes(self.used), BinaryBytes(self.usage.budget));
+        let (used, budget) = (size(self.used), size(self.usage.budget));
         let mut text = format!("memory {used} of {budget}");
         if !self.refused.is_empty() {
             let zones: Vec<String> = self.refused.iter().map(Name::to_string).collect();
@@ -281,7 +280,7 @@ mod tests {
             last_written: None,
         };
         let told = |error| StateReport::new(Some("/other".as_ref()), Some(status(error))).describe();
-        assert_eq!(told(None), "state folder /s, 3MiB");
+        assert_eq!(told(None), "state folder /s, 3.00 MiB");
         assert_eq!(told(Some("disk full")), "state folder /s: disk full; a restart would begin with older zones");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Cost: O(homes × members) a region that steers.
 
+use super::page::parts::count;
 use crate::clients::{Clients, Home};
 use crate::keeper::Snapshot;
 use crate::publish::Served;
@@ -102,7 +103,7 @@ impl HomeReport {
     /// The home in one line.
     fn describe(&self) -> String {
         let HomeReport { home, prefixes, answers_home, answers_elsewhere, .. } = self;
-        let (prefixes, members) = (count(*prefixes as u64, "prefix", "prefixes"), self.order());
+        let (prefixes, members) = (count(*prefixes, "prefix", "prefixes"), self.order());
         let answers_home = count(*answers_home, "answer", "answers");
         format!("clients of {home} ({prefixes}): {members}; {answers_home} from home, {answers_elsewhere} from others")
     }
@@ -116,11 +117,6 @@ impl HomeReport {
         }
         text
     }
-}
-
-/// A number with its noun.
-fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Describes a home.

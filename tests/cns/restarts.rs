@@ -64,7 +64,7 @@ async fn records_without_an_answer_are_still_known_after_a_restart() {
     wait_until("the records are still known", PATIENCE, || (stand.in_doubt() == kept).then_some(()));
     assert_eq!(difference(&before, &served(&stand)), None);
     let status = stand.daemon.verb(&["status", &stand.sites[0].origin().to_string()]).stdout;
-    assert!(status.contains(&format!("{kept} removed records stay")), "{status}");
+    assert!(status.contains(&format!("{kept} removed record")), "{status}");
     // CNS is back and refuses questions as before: the whole zone is the first thing that is asked for.
     stand.daemon.kill_and_restart(|| stand.sites[0].primary.set_away(false));
     wait_for(&stand, &expected);

@@ -86,11 +86,12 @@ fn difference(wanted: &str, got: &str) -> String {
 //--- What differs from run to run ---
 
 /// Patterns of text that changes with time and chance, and their replacements. `SPAN` is a span of time in any form.
-const VARYING: [(&str, &str); 9] = [
+const VARYING: [(&str, &str); 10] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "MOMENT"),
     (r"\bSPAN ago", "SPAN ago"),
     (r"\b(in|up|for|for another) SPAN\b", "$1 SPAN"),
-    (r"\b(HOME/\S*state), \d+(\.\d+)?[KM]?i?B", "$1, SIZE"),
+    (r"\b(HOME/\S*state), \d+(\.\d+)? ([KM]i)?B", "$1, SIZE"),
+    (r"\b(healthy</span>) \d+(\.\d+)? ([KM]i)?B", "$1 SIZE"),
     (r"(in |>)\d+(\.\d+)? (ms|s)\b", "${1}TIME ${3}"),
     (r"(<dt>publications</dt><dd>)\d+", "${1}COUNT"),
     (r"\?v=[0-9a-f]{8}", "?v=ASSETS"),
@@ -105,10 +106,11 @@ const OF_MACHINES: [(&str, &str); 2] = [
 const SPAN: &str = r"(?:\d+d\d\dh|\d+h\d\dm|\d+m\d\ds|\d+s)";
 
 /// Keys of JSON whose numbers change with time and chance.
-const VARYING_KEYS: [&str; 15] = [
+const VARYING_KEYS: [&str; 16] = [
     "uptime_seconds",
     "refreshed_seconds_ago",
     "expires_in_seconds",
+    "partial_in_seconds",
     "next_refresh",
     "next_audit",
     "last_written",

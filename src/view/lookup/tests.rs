@@ -63,6 +63,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> Snapshot 
         state: state(&merged),
         served: merged.clone(),
         merged,
+        partial_at: None,
         drift,
         pin: None,
         damper: None,

@@ -49,7 +49,7 @@ impl InstancesPage {
         let (zone, now) = (short(&served.origin), shell.now);
         let encoded = encode(&zone);
         let kind = if wanted.is_empty() { "Held and undecided: " } else { "" };
-        let instances = count(found.instances_found as usize, "instance", "instances");
+        let instances = count(found.instances_found, "instance", "instances");
         InstancesPage {
             instances: instance_table(&found.instances, &encoded, now),
             instances_title: format!("{kind}{instances}{}", listed(found.instances.len(), found.instances_found)),
@@ -68,7 +68,7 @@ impl InstancesPage {
 
 /// Says how many there are of something.
 fn title(shown: usize, found: u64, one: &str, many: &str) -> String {
-    format!("{}{}", count(found as usize, one, many), listed(shown, found))
+    format!("{}{}", count(found, one, many), listed(shown, found))
 }
 
 /// Says how many of them are shown; nothing where these are all.

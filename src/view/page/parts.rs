@@ -8,7 +8,7 @@
 use crate::publish::State;
 use crate::view::text;
 use askama::filters::{Escaper, Html, HtmlSafe};
-use indicatif::HumanCount;
+use indicatif::{BinaryBytes, HumanCount};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write};
@@ -163,8 +163,9 @@ pub fn number(number: u64) -> String {
 }
 
 /// A noun with how many there are of it.
-pub fn count(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", number(count as u64), if count == 1 { one } else { many })
+pub fn count(count: impl TryInto<u64>, one: &str, many: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
 /// A serial, or a dash.
@@ -174,14 +175,7 @@ pub fn serial(serial: Option<Serial>) -> Cell {
 
 /// An amount of octets, in the unit that suits it.
 pub fn size(bytes: u64) -> String {
-    let unit = (bytes.max(1).ilog2() / 10).min(3);
-    let amount = bytes as f64 / 1024f64.powi(unit.cast_signed());
-    match unit {
-        0 => format!("{bytes} B"),
-        1 => format!("{amount:.1} KiB"),
-        2 => format!("{amount:.1} MiB"),
-        _ => format!("{amount:.1} GiB"),
-    }
+    BinaryBytes(bytes).to_string()
 }
 
 /// A rate with one decimal as long as that says something.
@@ -302,7 +296,7 @@ mod tests {
     fn parts_read_well_and_are_escaped() {
         assert_eq!([0, 999, 1000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([count(1, "name", "names"), count(2, "name", "names")], ["1 name", "2 names"]);
-        assert_eq!([0, 1023, 1536, 3 << 20].map(size), ["0 B", "1023 B", "1.5 KiB", "3.0 MiB"]);
+        assert_eq!([0, 1023, 1536, 3 << 20].map(size), ["0 B", "1023 B", "1.50 KiB", "3.00 MiB"]);
         assert_eq!([rate(0.25), rate(1234.4)], ["0.2", "1,234"]);
         let name = Name::parse("a/<b.example").unwrap();
         assert_eq!(zone_href(&name), "/zone/a%2F%3Cb.example");

@@ -268,7 +268,7 @@ fn primary_table(primaries: &[PrimaryStatus], now: i64) -> Table {
             Value::Mark(match primary.failures {
                 0 if primary.success.is_none() => Mark::new(Grade::Warn, "not asked yet"),
                 0 => Mark::new(Grade::Good, "ok"),
-                failures => Mark::new(Grade::Warn, format!("failed {}", count(failures as usize, "time", "times"))),
+                failures => Mark::new(Grade::Warn, format!("failed {}", count(failures, "time", "times"))),
             })
         }),
         Column::page("Serial", "number", |primary| Value::Serial(primary.announced)),
