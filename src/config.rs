@@ -5,7 +5,8 @@
 //! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
 //! `regions` with `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
-//! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out.
+//! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
+//! `problem` what is wrong.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
 //! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk; a text that
@@ -31,6 +32,7 @@ mod peers;
 mod plan;
 mod primaries;
 mod probe;
+pub mod problem;
 mod region_steering;
 mod regions;
 pub mod schema;
@@ -137,9 +139,9 @@ pub struct Config {
     pub control: ControlPlan,
     pub log: LogPlan,
     /// Warnings: settings that are allowed but probably not meant, each with `file:line:column`.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<ConfigError>,
     /// Position in the file of each listen address.
-    listen_positions: Vec<(SocketAddr, String)>,
+    listen_positions: Vec<(SocketAddr, (usize, usize))>,
     /// The file of each key's secret, in file order.
     secret_files: Vec<(Name, PathBuf)>,
     /// The file of each home's prefixes, by the home's number; none where they stand in this file.
@@ -199,8 +201,14 @@ impl Config {
 
     /// The position `file:line:column` of a listen address, for failures to bind; none for defaults.
     pub fn listen_position(&self, address: SocketAddr) -> Option<String> {
+        let (line, column) = self.locate_listen(address)?;
+        Some(format!("{}:{line}:{column}", self.path.display()))
+    }
+
+    /// Line and column of a listen address; none for defaults.
+    pub fn locate_listen(&self, address: SocketAddr) -> Option<(usize, usize)> {
         let found = self.listen_positions.iter().find(|(listen, _)| *listen == address);
-        found.map(|(_, position)| position.clone())
+        found.map(|(_, place)| *place)
     }
 
     /// Returns true if a listen address that failed was only a default whose family this machine does not have.
@@ -230,6 +238,11 @@ impl Config {
     /// Returns true if a zone has secondaries: servers that may transfer it, or are told of its changes.
     pub fn has_secondaries(&self, zone: &Name) -> bool {
         secondaries::has_secondaries(&self.outgoing, &self.targets, zone)
+    }
+
+    /// The warnings with their places, as people read them.
+    pub fn warning_lines(&self) -> Vec<String> {
+        self.warnings.iter().map(ConfigError::to_string).collect()
     }
 
     /// The plan as people read it.
@@ -307,14 +320,14 @@ impl Config {
             for (key, path, at) in &server.files {
                 if let Err(error) = fs::File::open(path) {
                     let path = path.display();
-                    reader
-                        .error(*at, format!("\"{key}\" {path} cannot be read: {error}; write the path of a PEM file"));
+                    let fault = format!("\"{key}\" {path} cannot be read: {error}; write the path of a PEM file");
+                    reader.refuse_file::<()>(*at, fault, true);
                 }
             }
         }
-        let positions = places.iter().map(|(address, at)| (*address, reader.source.position(*at)));
+        let positions = places.iter().map(|(address, at)| (*address, reader.source.locate(*at)));
         let listen_positions = positions.collect();
-        let warnings = reader.finish()?;
+        let warnings = reader.finish_placed()?;
         Ok(Config {
             path: path.to_path_buf(),
             server_name: server.name,

@@ -44,9 +44,9 @@ fn the_sample_of_rfd_172_loads_unchanged() {
     let plan = config.plan_text();
     assert!(plan.contains("\n6 DC zones, 3 regions, 9 zones, 9 warnings\n"), "{plan}");
     // One for each primary that can never send NOTIFY, one for each region without name servers.
-    assert_eq!(config.warnings.iter().filter(|text| text.contains("no NOTIFY over IPv6")).count(), 6);
-    assert!(config.warnings[0].starts_with("rfd.json:3:34: "), "{}", config.warnings[0]);
-    assert_eq!(config.warnings.iter().filter(|text| text.contains("has no \"ns\"")).count(), 3);
+    assert_eq!(config.warning_lines().iter().filter(|text| text.contains("no NOTIFY over IPv6")).count(), 6);
+    assert!(config.warning_lines()[0].starts_with("rfd.json:3:34: "), "{}", config.warning_lines()[0]);
+    assert_eq!(config.warning_lines().iter().filter(|text| text.contains("has no \"ns\"")).count(), 3);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn secrets_are_read_from_files_and_never_shown() {
 
     write(base64, 0o600);
     let config = Config::load(&path).unwrap();
-    assert_eq!(config.warnings, Vec::<String>::new());
+    assert_eq!(config.warning_lines(), Vec::<String>::new());
     for shown in [config.plan_text(), config.plan_json().to_string(), format!("{config:?}")] {
         assert!(shown.contains("k.key") && !shown.contains("bm9ib2R5") && !shown.contains("nobody must"), "{shown}");
         assert!(!shown.contains("110, 111, 98"), "as octets: {shown}");
@@ -285,7 +285,7 @@ fn secrets_are_read_from_files_and_never_shown() {
     assert_ne!(config.keys, other.keys, "a reload notices a new secret");
 
     write("c2hvcnQ=", 0o600);
-    let warnings = Config::load(&path).unwrap().warnings;
+    let warnings = Config::load(&path).unwrap().warning_lines();
     assert!(warnings[0].ends_with("the secret of key \"k.example\" has only 5 octets; better make one of 32"));
 }
 
@@ -332,7 +332,7 @@ fn what_is_probably_not_meant_is_a_warning() {
         ),
         ("[control]\nmode = \"0600\"\ngroup = \"dns\"\n".to_string(), ""),
     ] {
-        let warnings = parse(&format!("{ZONE}{text}")).warnings;
+        let warnings = parse(&format!("{ZONE}{text}")).warning_lines();
         assert_eq!(warnings.len(), usize::from(!wanted.is_empty()), "{text}\n{warnings:?}");
         assert!(
             warnings.iter().all(|warning| warning.contains(wanted)),

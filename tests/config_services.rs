@@ -45,7 +45,7 @@ fn every_key_reaches_its_plan() {
     assert!(config.outgoing[&name("a.example")].access.allows("192.0.2.77".parse().unwrap(), None));
     assert_eq!(config.targets[&name("a.example")].len(), 1);
     assert_eq!(config.source_zones().collect::<Vec<_>>(), [&name("a.example")]);
-    assert_eq!(config.warnings, Vec::<String>::new());
+    assert_eq!(config.warning_lines(), Vec::<String>::new());
 }
 
 #[test]
@@ -100,19 +100,28 @@ fn a_zone_of_our_own_may_be_a_member_and_is_shown_in_the_plan() {
 #[test]
 fn faults_of_a_text_have_their_own_places() {
     for (text, expected) in [
+        ("services = \"os A 192.0.2\"\n", "c.toml:4:18: read as a zone file: \"192.0.2\" is no IPv4 address"),
+        ("services = '''\nos A 192.0.2.1\n  b B 1\nx A\n'''\n", "c.toml:6:3: read as a zone file: no record type: b"),
         (
-            "services = \"os A 192.0.2\"\n",
-            "c.toml:4:18: \"192.0.2\" is no IPv4 address; the text is read as a zone file",
+            "services = '''\r\nos A 192.0.2.1\r\n  b B 1\r\nx A\r\n'''\r\n",
+            "c.toml:7:3: read as a zone file: A ends too early",
         ),
-        ("services = '''\nos A 192.0.2.1\n  b B 1\nx A\n'''\n", "c.toml:6:3: no record type: b"),
-        ("services = '''\r\nos A 192.0.2.1\r\n  b B 1\r\nx A\r\n'''\r\n", "c.toml:7:3: A ends too early"),
-        ("services = '''\nos A 192.0.2.1\n  b B 1\nx A\n'''\n", "c.toml:7:3: A ends too early; it lacks IPv4 address"),
+        (
+            "services = '''\nos A 192.0.2.1\n  b B 1\nx A\n'''\n",
+            "c.toml:7:3: read as a zone file: A ends too early; it lacks IPv4 address",
+        ),
         (
             "services = [\"os A 192.0.2.1\",\n  \"\\u00e9 \\u0041 1.2.3\"]\n",
-            "c.toml:5:18: \"1.2.3\" is no IPv4 address",
+            "c.toml:5:18: read as a zone file: \"1.2.3\" is no IPv4 address",
         ),
-        ("services = \"\"\"\nos TXT \\\"a\\\" \\\"b\n\"\"\"\n", "c.toml:5:14: string without an end"),
-        ("services = \"x.other. A 192.0.2.1\"\n", "c.toml:4:13: x.other. is not within a.example."),
+        (
+            "services = \"\"\"\nos TXT \\\"a\\\" \\\"b\n\"\"\"\n",
+            "c.toml:5:14: read as a zone file: string without an end",
+        ),
+        (
+            "services = \"x.other. A 192.0.2.1\"\n",
+            "c.toml:4:13: read as a zone file: x.other. is not within a.example.",
+        ),
         ("services = \"x SOA a b 1 1 1 1 1\"\n", "c.toml:4:13: SOA record at x.a.example.; remove it"),
         ("services = \"x DS \\\\# 1 00\"\n", "c.toml:4:13: DS record in a zone that is not signed"),
         (
@@ -165,7 +174,7 @@ fn each_mistake_has_its_words() {
         let errors = refuse(&text);
         assert!(errors.contains(expected), "{expected} in\n{errors}");
     }
-    let warnings = parse(&own(IDENTITY)).warnings;
+    let warnings = parse(&own(IDENTITY)).warning_lines();
     assert!(warnings[0].contains("host os.a.example. of identity has no address in the zone"), "{warnings:?}");
     let long = format!("{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63));
     let text = own(IDENTITY).replace("a.example\"", &format!("{long}.{}\"", "d".repeat(40)));
@@ -179,7 +188,10 @@ fn the_text_of_a_configured_service_is_made_of_its_url_alone() {
     )));
     assert!(errors.contains("c.toml:6:1: TXT of identity is made of its url; remove this one"), "{errors}");
     let beside = "os A 192.0.2.1\ncompute._openstack._tcp TXT \"path=/other\"\nidentity._openstack._tcp SRV 1 0 443 os";
-    assert_eq!(parse(&own(&format!("services = '''\n{beside}\n'''\n{IDENTITY}"))).warnings, Vec::<String>::new());
+    assert_eq!(
+        parse(&own(&format!("services = '''\n{beside}\n'''\n{IDENTITY}"))).warning_lines(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -188,7 +200,8 @@ fn written_services_are_held_against_the_rules() {
     let srv = "dns._openstack._tcp SRV 0 0 443 h";
     let text = "dns._openstack._tcp TXT \"txtvers=1\"";
     let host = "h AAAA 2001:db8::1";
-    let warnings = |lines: &[&str]| parse(&own(&format!("services = '''\n{}\n'''\n", lines.join("\n")))).warnings;
+    let warnings =
+        |lines: &[&str]| parse(&own(&format!("services = '''\n{}\n'''\n", lines.join("\n")))).warning_lines();
     let none = Vec::<String>::new();
     let long = format!("dns._openstack._tcp TXT \"txtvers=1\" \"{}\" \"{}\"", "a".repeat(200), "b".repeat(200));
     for sound in [
@@ -223,7 +236,7 @@ fn written_services_are_held_against_the_rules() {
             &[list, srv, host, "dns._openstack._tcp TXT \"\"", "dns._openstack._tcp TXT \"path=/x\""],
             "c.toml:9:1: second TXT",
         ),
-        (&[list, srv, host, &long], "c.toml:8:1: TXT record of 412 octets; more than 400 do not fit"),
+        (&[list, srv, host, &long], "c.toml:8:1: TXT record of 412 octets: more than 400 do not fit"),
         (
             &["_http._tcp PTR a\\.b._http._tcp"],
             "c.toml:5:1: PTR leads to a\\.b._http._tcp.a.example., which has no SRV",
@@ -237,13 +250,13 @@ fn written_services_are_held_against_the_rules() {
     let of_offer = parse(&own(&format!(
         "services = \"_x._sub._openstack._tcp PTR identity._openstack._tcp\\n* A 192.0.2.1\"\n{IDENTITY}"
     )));
-    assert_eq!(of_offer.warnings, none, "what follows from an URL is right");
+    assert_eq!(of_offer.warning_lines(), none, "what follows from an URL is right");
 }
 
 #[test]
 fn types_that_nobody_knows_are_warned_of() {
     let warnings = |kind: &str| {
-        parse(&own(&format!("services = \"os A 192.0.2.1\"\n{}", IDENTITY.replace("identity", kind)))).warnings
+        parse(&own(&format!("services = \"os A 192.0.2.1\"\n{}", IDENTITY.replace("identity", kind)))).warning_lines()
     };
     assert_eq!(warnings("placement"), Vec::<String>::new());
     let told = warnings("identitty");

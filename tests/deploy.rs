@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A configuration that must load without a warning.
 fn assert_loads(name: &str, text: &str) -> Config {
     let config = Config::parse(Path::new(name), text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
-    assert_eq!(config.warnings, Vec::<String>::new(), "{name}");
+    assert_eq!(config.warning_lines(), Vec::<String>::new(), "{name}");
     config
 }
 

@@ -379,10 +379,19 @@ async fn large_sets_are_told_wherever_operators_look() {
     wait_until("the part is counted", PATIENCE, || (series(&world.daemon.metrics(), &parts) == Some(1)).then_some(()));
 
     // The file is held against what is there, before it is in force.
+    let warnings = |found: &Value| -> Vec<String> {
+        let told = |warning: &Value| match (warning["message"].as_str().expect("a message"), warning["advice"].as_str())
+        {
+            (message, Some(advice)) => format!("{message}; {advice}"),
+            (message, None) => message.to_owned(),
+        };
+        found["warnings"].as_array().expect("warnings").iter().map(told).collect()
+    };
     let warned = |world: &World, zone: &str| -> Vec<String> {
         let found = data(world, &["check"]);
-        let warnings = found["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str);
-        let of_zone = warnings.filter_map(|warning| warning.strip_prefix(&format!("{zone}, whose largest set has ")));
+        let start = format!("{zone}, whose largest set has ");
+        let of_zone =
+            warnings(&found).into_iter().filter_map(|warning| warning.strip_prefix(&start).map(str::to_owned));
         of_zone.map(|warning| warning.split_once(": ").expect("a warning").1.to_owned()).collect()
     };
     let copied =
@@ -393,8 +402,7 @@ async fn large_sets_are_told_wherever_operators_look() {
     assert!(of_zone[0].starts_with(&answered) && of_zone[1].starts_with(&copied(over(3 * MOST))), "{of_zone:?}");
     let leads = |world: &World| -> Vec<String> {
         let found = data(world, &["check"]);
-        let warnings = found["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str);
-        warnings.filter(|warning| warning.contains(" to larger sets in ")).map(str::to_owned).collect()
+        warnings(&found).into_iter().filter(|warning| warning.contains(" to larger sets in ")).collect()
     };
     let expected = format!(
         "{REGION}: 1 name leads to larger sets in {0} than its own answers have, such as {1} to {2}, of 334 records; \

@@ -264,7 +264,10 @@ fn start_by_smf(program: &str) -> (Option<i32>, Vec<String>) {
 #[test]
 fn smf_starts_the_server_and_gives_up_on_a_wrong_file() {
     let (code, calls) = start_by_smf("exit 0");
-    assert_eq!((code, calls), (Some(0), vec!["check -c /etc/c.toml".to_owned(), "run -c /etc/c.toml".to_owned()]));
+    assert_eq!(
+        (code, calls),
+        (Some(0), vec!["check --here -c /etc/c.toml".to_owned(), "run -c /etc/c.toml".to_owned()])
+    );
     let (code, calls) = start_by_smf("[ $1 = run ]");
     assert_eq!(code, Some(96), "an error of the configuration, in the words of SMF");
     assert!(calls.iter().all(|call| call.starts_with("check")), "{calls:?}");

@@ -133,7 +133,8 @@ fn a_region_with_an_old_folder_goes_on_from_other_servers() {
         assert!(status.contains("went on at the start from serial 7, which another server had"), "{status}");
         let log = daemon.log_text();
         assert!(log.contains("the state on disk was old"), "{log}");
-        assert!(log.contains("none->3") && log.contains("3->8"), "the start waits for nobody: {log}");
+        let merged = |serials: &str| log.contains(&format!("region merged region={REGION}. {serials} "));
+        assert!(merged("serial=3") && merged("from=3 serial=8"), "the start waits for nobody: {log}");
         // It remembers that, and the other server is not ahead any more.
         daemon.kill_and_restart(|| ());
         let serial = wait_until("the region is served", PATIENCE, || client.serial(&Dname::parse(REGION)));

@@ -1,10 +1,13 @@
-//! `aggregator check`: checks that the server would start with a configuration.
+//! `aggregator check`: checks a configuration, and whether the server would start with it on this machine.
 //!
-//! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
-//! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
-//! runs with it may hold the addresses; those in use are then named in a note instead of refused. It is asked for sets
-//! that are too large for resolvers or secondaries under the laws of the file, and what is doubtful about addresses in
-//! regions.
+//! The file is judged for itself, because it may be for another machine. What this machine lacks is told beside it, and
+//! is an error with `--here`: files that the configuration names and that cannot be read, the certificate, the control
+//! socket, the state folder, and every address, bound for a moment, all at once, so that addresses which exclude one
+//! another are found too. A file that can be read and is wrong is a mistake anywhere.
+//!
+//! Where the control socket of the file answers, the server that runs with it may hold the addresses; those in use are
+//! then named in a note instead of refused. It is asked for sets that are too large for resolvers or secondaries under
+//! the laws of the file, and what is doubtful about addresses in regions.
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
@@ -14,7 +17,8 @@
 use crate::cli::addresses::find_doubtful_addresses;
 use crate::cli::live::check_live;
 use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
-use crate::config::{Config, ConfigErrors, ControlPlan};
+use crate::config::problem::{Kind, Problem};
+use crate::config::{Config, ConfigError, ConfigErrors, ControlPlan};
 use crate::control::{self, Request};
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
@@ -40,17 +44,21 @@ const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";
 /// Longest wait for each word of a running server, which may hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Errors, warnings and notes that the check found.
+/// What the check found beside mistakes of the file.
 #[derive(Default)]
 struct Findings {
-    errors: Vec<String>,
-    warnings: Vec<String>,
-    notes: Vec<String>,
+    /// What would keep the server from starting on this machine, or would trouble it here.
+    here: Vec<Problem>,
+    warnings: Vec<Problem>,
+    notes: Vec<Problem>,
 }
 
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckOptions {
+    /// Fail, too, if the server could not start on this machine: with its addresses, ports, files and rights
+    #[arg(long, conflicts_with = "live")]
+    here: bool,
     /// Ask the name servers of all zones and regions, and those of their parents, whether they answer alike
     #[arg(long)]
     live: bool,
@@ -59,98 +67,133 @@ pub struct CheckOptions {
     zone: Option<Name>,
 }
 
-/// Checks a file and prints the plan or what is wrong.
+/// Checks a file and prints what is wrong, or the plan.
 pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> Outcome {
-    let config = match Config::load(path) {
-        Ok(config) => config,
-        Err(errors) if as_json => return print_failed(&json!({ "ok": false, "errors": describe_errors(&errors) })),
+    let (config, absences) = match load(path) {
+        Ok(loaded) => loaded,
+        Err(errors) if as_json => {
+            let errors: Vec<Problem> = errors.0.iter().map(Problem::mistake).collect();
+            return print_failed(&json!({ "ok": false, "errors": errors }));
+        }
         Err(errors) => return Err(errors.into()),
     };
     if options.live {
         return check_live(&config, options.zone.as_ref(), as_json);
     }
-    let Findings { errors, warnings, notes } = examine(&config);
+    let mut found = examine(&config, absences.is_empty());
+    found.here.splice(0..0, absences.iter().map(Problem::absence));
     let room = Descriptors::allowed().room(&config);
-    let ok = errors.is_empty();
+    let ok = !(options.here && found.here.iter().any(|problem| problem.kind.stops_start()));
     if as_json {
-        let errors: Vec<_> = errors.iter().map(|message| json!({ "message": message })).collect();
         let plan = config.plan_json();
-        let found = json!({
-            "ok": ok, "errors": errors, "warnings": warnings, "notes": notes, "descriptors": room, "plan": plan
+        let Findings { here, warnings, notes } = found;
+        let told = json!({
+            "ok": ok, "errors": [], "warnings": warnings, "notes": notes, "here": here, "descriptors": room, "plan": plan
         });
-        return if ok { print_json(&found) } else { print_failed(&found) };
+        return if ok { print_json(&told) } else { print_failed(&told) };
     }
-    if !ok {
-        return Err(fail(errors.join("\n")));
-    }
-    let told = |kind: &str, texts: &[String]| texts.iter().map(|text| format!("{kind}: {text}\n")).collect::<String>();
     let fits = if room.fits() { describe_room(room) + "\n" } else { String::new() };
-    print(&format!("{}{fits}{}{}", config.plan_text(), told("warning", &warnings), told("note", &notes)))
+    let told = |kind: &str, told: &[Problem]| told.iter().map(|told| format!("{kind}: {told}\n")).collect::<String>();
+    let (stopping, others): (Vec<_>, Vec<_>) = found.here.into_iter().partition(|problem| problem.kind.stops_start());
+    let mut text = config.plan_text() + &fits + &told("warning", &found.warnings) + &told("warning: here", &others);
+    text += &told("note", &found.notes);
+    if ok && !stopping.is_empty() {
+        text += &told("warning: here", &stopping);
+        text += "note: the file is right; on this machine the server would not start with it, which --here makes an error\n";
+    }
+    let printed = print(&text);
+    if ok {
+        printed
+    } else {
+        printed.and(Err(fail(stopping.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))))
+    }
 }
 
-/// The errors of a file for programs.
-fn describe_errors(errors: &ConfigErrors) -> serde_json::Value {
-    let described = errors.0.iter().map(
-        |error| json!({ "file": error.path, "line": error.line, "column": error.column, "message": error.message }),
-    );
-    described.collect()
+/// Loads a file. Files that it names and that cannot be read here are told beside it: on another machine they may be
+/// there.
+fn load(path: &Path) -> Result<(Config, Vec<ConfigError>), ConfigErrors> {
+    match Config::load(path) {
+        Ok(config) => Ok((config, Vec::new())),
+        Err(errors) if errors.0.iter().all(|error| error.is_absence) => {
+            Ok((Config::parse(path, &settings::read_text(path)?)?, errors.0))
+        }
+        Err(mut errors) => {
+            errors.0.retain(|error| !error.is_absence);
+            Err(errors)
+        }
+    }
 }
 
-/// Checks what only an attempt can show.
-fn examine(config: &Config) -> Findings {
-    let mut findings = Findings::default();
-    if let Some(plan) = &config.listen.tls
+/// Checks what only an attempt can show. Without the files that the configuration names, its certificate is not looked
+/// at.
+fn examine(config: &Config, has_files: bool) -> Findings {
+    let mut found = Findings::default();
+    if let Some(plan) = config.listen.tls.as_ref().filter(|_| has_files)
         && let Err(error) = TlsIdentity::load(plan)
     {
-        findings.errors.push(format!("{}: {error}", config.path.display()));
+        found.here.push(Problem::new(Kind::Certificate, Some(&config.path), &error.to_string()));
     }
     if let Some(folder) = &config.state
         && !is_writable(folder)
     {
         let folder = folder.display();
-        findings.notes.push(format!(
-            "the state folder {folder} cannot be written by this user; the server would go on and lose its zones at a restart"
+        found.here.push(Problem::new(
+            Kind::StateFolder,
+            None,
+            &format!(
+                "the state folder {folder} cannot be written by this user, and the server would lose its zones at a \
+             restart; let its user write there, or choose another: [state] folder = \"PATH\""
+            ),
         ));
     }
     let room = Descriptors::allowed().room(config);
     if !room.fits() {
         // The service may have another limit.
-        findings.warnings.push(format!(
-            "{}, fewer than tcp_connections = {}; with this limit the server would serve no more than those: raise it \
-             (LimitNOFILE of the service, ulimit -n) or lower tcp_connections",
+        found.here.push(Problem::new(Kind::OpenFiles, None, &format!(
+            "{}, fewer than tcp_connections = {}, and with this limit the server would serve no more than those; raise \
+             it (LimitNOFILE of the service, ulimit -n) or lower tcp_connections",
             describe_room(room),
             room.tcp_connections
-        ));
+        )));
     }
     let running = control::is_answering(&config.control.socket);
     let mut held = Vec::new();
     for error in bind_all(config) {
+        let place = config.locate_listen(error.address);
         if running && error.error.kind() == ErrorKind::AddrInUse {
             held.push(error.address.to_string());
         } else if config.is_optional(error.address, &error.error) {
-            findings.notes.push(format!("{error}; the server goes on without this default address"));
+            let text = format!("{error}; the server goes on without this default address");
+            found.notes.push(Problem::plain(Kind::Address, text));
         } else {
-            findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
+            let problem = Problem::new(Kind::Address, Some(&config.path), &error.to_string());
+            found.here.push(problem.at(place));
         }
     }
     let socket = config.control.socket.display();
-    let place = config.path.display();
+    let unusable =
+        |text: &str| Problem::new(Kind::ControlSocket, Some(&config.path), &format!("{text}; {ANOTHER_SOCKET}"));
     if running && held.is_empty() && config.listen.dns.iter().any(|address| address.port() != 0) {
-        findings.errors.push(format!("{place}: another server has the control socket {socket}; {ANOTHER_SOCKET}"));
+        found.here.push(unusable(&format!("another server has the control socket {socket}")));
     } else if !running && let Err(error) = try_socket(&config.control) {
-        findings.errors.push(format!("{place}: cannot use control socket {socket}: {error}; {ANOTHER_SOCKET}"));
+        found.here.push(unusable(&format!("cannot use control socket {socket}: {error}")));
     }
     if !held.is_empty() {
-        findings.notes.push(format!(
-            "a server runs with the control socket {socket} and is taken to be the one that listens on {}",
-            held.join(", ")
+        found.notes.push(Problem::plain(
+            Kind::Address,
+            format!(
+                "a server runs with the control socket {socket} and is taken to be the one that listens on {}",
+                held.join(", ")
+            ),
         ));
     }
     if running {
-        findings.warnings.extend(find_large_sets(config));
-        findings.warnings.extend(find_doubtful_addresses(config));
+        let large = find_large_sets(config).into_iter().map(|text| Problem::new(Kind::LargeSet, None, &text));
+        let doubtful =
+            find_doubtful_addresses(config).into_iter().map(|text| Problem::new(Kind::Addresses, None, &text));
+        found.warnings.extend(large.chain(doubtful));
     }
-    findings
+    found
 }
 
 /// A zone or region of the running server; what else it tells of them does not matter here.

@@ -100,7 +100,10 @@ pub fn read_tokens(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: 
     }
     let text = match read_private_file(&file, MAX_FILE_BYTES) {
         Ok(octets) => String::from_utf8_lossy(&octets).into_owned(),
-        Err(error) => return reader.refuse(node.at, format!("\"{key}\" {} {error}", file.display())),
+        Err(error) => {
+            let fault = format!("\"{key}\" {} {error}", file.display());
+            return reader.refuse_file(node.at, fault, error.is_absence());
+        }
     };
     let mut tokens: Vec<Token> = Vec::new();
     for (number, line) in text.lines().enumerate() {

@@ -256,7 +256,10 @@ enum FileError {
 fn read_file(reader: &mut Reader<'_>, path: &Path, at: usize) -> Option<String> {
     let octets = match read_octets(path) {
         Ok(octets) => octets,
-        Err(error) => return reader.refuse(at, format!("\"file\" {} {error}", path.display())),
+        Err(error) => {
+            let is_absent = matches!(error, FileError::Read(_));
+            return reader.refuse_file(at, format!("\"file\" {} {error}", path.display()), is_absent);
+        }
     };
     let mut text = match String::from_utf8(octets) {
         Ok(text) => text,

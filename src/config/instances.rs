@@ -124,7 +124,7 @@ fn check_instance(reader: &mut Reader<'_>, owners: &Owners<'_>, instance: &Name,
         if rdata.len() > MAX_TEXT_BYTES {
             let size = rdata.len();
             let message =
-                format!("TXT record of {size} octets; more than {MAX_TEXT_BYTES} do not fit into every answer");
+                format!("TXT record of {size} octets: more than {MAX_TEXT_BYTES} do not fit into every answer");
             reader.warn(at, message);
         }
     }

@@ -296,17 +296,17 @@ fn read_token(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool)
     if !touch_disk {
         return Some((file, String::new()));
     }
-    let fault = match read_secret_file(&file) {
-        Err(error) => error.to_string(),
+    let (fault, is_absent) = match read_secret_file(&file) {
+        Err(error) => (error.to_string(), error.is_absence()),
         Ok(secret) => match std::str::from_utf8(secret.trim_ascii()) {
             // What a header of HTTP takes (RFC 9110 section 5.5).
             Ok(token) if !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 return Some((file, token.to_owned()));
             }
-            _ => "is not one token; write nothing else into it".to_owned(),
+            _ => ("is not one token; write nothing else into it".to_owned(), false),
         },
     };
-    reader.refuse(node.at, format!("\"{key}\" {} {fault}", file.display()))
+    reader.refuse_file(node.at, format!("\"{key}\" {} {fault}", file.display()), is_absent)
 }
 
 /// Reads a list of prefixes that have reverse zones.

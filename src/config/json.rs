@@ -6,6 +6,7 @@
 
 use crate::acl::{Prefix, Rule};
 use crate::config::plan::describe_pattern;
+use crate::config::problem::Problem;
 use crate::config::steering_plan::{add_steering, describe_clients, describe_steering};
 use crate::config::{Config, LogFormat};
 use crate::merge::{AddressPlan, AddressRules, Drain, NsPolicy, RegionPlan};
@@ -77,7 +78,7 @@ pub fn describe_plan(config: &Config) -> Value {
         },
         "state": config.state,
         "audit": config.audit,
-        "warnings": config.warnings,
+        "warnings": config.warnings.iter().map(Problem::doubtful).collect::<Vec<_>>(),
     })
 }
 

@@ -139,7 +139,10 @@ fn read_key(
     if touch_disk {
         secret = match read_secret(&file) {
             Ok(secret) => secret,
-            Err(error) => return reader.refuse(at, format!("\"secret_file\" {} {error}", file.display())),
+            Err(error) => {
+                let is_absent = matches!(&error, KeyFileError::File(error) if error.is_absence());
+                return reader.refuse_file(at, format!("\"secret_file\" {} {error}", file.display()), is_absent);
+            }
         };
         if secret.len() < SHORT_SECRET_BYTES {
             let octets = secret.len();

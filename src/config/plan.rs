@@ -93,7 +93,7 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         let (every, zones) = (format_duration(every), config.probe.zones.len());
         writeln!(out, "  look at the name servers of {zones} zones and regions: every {every}")?;
     }
-    write_section(out, "warnings", &config.warnings, |out, warning| writeln!(out, "  {warning}"))?;
+    write_section(out, "warnings", &config.warning_lines(), |out, warning| writeln!(out, "  {warning}"))?;
     writeln!(out, "\n{}", totals(config))
 }
 
@@ -428,6 +428,7 @@ fn join<T: fmt::Display>(items: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use settings::error::Source;
     use std::path::Path;
 
     #[test]
@@ -443,7 +444,8 @@ mod tests {
             config.services.truncate(own);
             config.regions = vec![full.regions[0].clone(); regions];
             config.catalog = config.catalog.filter(|_| catalog);
-            config.warnings = vec![String::new(); warnings];
+            let warning = Source::new(Path::new("c"), "").error(0, String::new());
+            config.warnings = vec![warning; warnings];
             totals(&config)
         };
         assert_eq!(with(6, 0, 0, 3, false, 0), "6 DC zones, 3 regions, 9 zones");

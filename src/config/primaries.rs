@@ -147,7 +147,8 @@ fn read_primaries(
         let primary = read_peer(reader, sections.keys, &ROLE, place, key, node, inherited)?;
         // Contract with CNS: it listens on IPv4 as shipped, and sends NOTIFY to IPv4 peers only.
         if primary.address.is_ipv6() {
-            reader.warn(node.at, format!("CNS sends no NOTIFY over IPv6; {place} will be polled every refresh"));
+            reader
+                .warn(node.at, format!("CNS sends no NOTIFY over IPv6, so that {place} will be polled every refresh"));
         }
         if sections.listen.iter().any(|own| hears(*own, primary.address)) {
             let message = format!(

@@ -58,7 +58,7 @@ impl Region<'_, '_> {
         if is_copied {
             let place = self.place;
             let message = format!(
-                "{place} steers its clients, and its secondaries do not; clients that ask those get all members' records"
+                "{place} steers its clients, and its secondaries do not: clients that ask those get all members' records"
             );
             reader.warn(at, message);
         }

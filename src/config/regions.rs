@@ -253,7 +253,7 @@ impl Context<'_> {
         let place = self.place();
         for (name, item) in names.iter().zip(items).filter(|(name, _)| name.is_within(&self.origin)) {
             let message = format!(
-                "name server {name} lies within {place}; whether it has an address shows only when the members are there, \
+                "name server {name} lies within {place}: whether it has an address shows only when the members are there, \
                  and without one the region cannot be reached"
             );
             reader.warn(item.at, message);

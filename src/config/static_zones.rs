@@ -172,7 +172,7 @@ fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, tt
     };
     for fault in faults {
         let at = place(reader, fault.at);
-        reader.error(at, format!("{fault}; the text is read as a zone file"));
+        reader.error(at, format!("read as a zone file: {fault}"));
     }
     Some(records.into_iter().map(|record| TextRecord { at: place(reader, record.at), ..record }).collect())
 }

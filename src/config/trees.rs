@@ -340,8 +340,8 @@ fn read_digest(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool
     if !touch_disk {
         return Some(Digest { file, secret: Secret(Vec::new()) });
     }
-    let fault = match read_secret_file(&file) {
-        Err(error) => error.to_string(),
+    let (fault, is_absent) = match read_secret_file(&file) {
+        Err(error) => (error.to_string(), error.is_absence()),
         Ok(secret) => {
             let secret = secret.trim_ascii().to_vec();
             let is_pair =
@@ -349,10 +349,10 @@ fn read_digest(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool
             if is_pair && !secret.contains(&b'\n') {
                 return Some(Digest { file, secret: Secret(secret) });
             }
-            "is not one line user:password; write nothing else into it".to_string()
+            ("is not one line user:password; write nothing else into it".to_string(), false)
         }
     };
-    reader.refuse(node.at, format!("\"{key}\" {} {fault}", file.display()))
+    reader.refuse_file(node.at, format!("\"{key}\" {} {fault}", file.display()), is_absent)
 }
 
 /// Reads `tls`.
@@ -367,11 +367,17 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
         reader.error(entry.key_at, format!("{place} has one of \"certificate\" and \"key\"; write both, or neither"));
     }
     let at = |key: &str| fields.entry(key).map_or(entry.key_at, |field| field.node.at);
-    let text = |reader: &mut Reader<'_>, key: &str, path: &Path| {
-        let result = if touch_disk { fs::read_to_string(path) } else { Ok(String::new()) };
-        let advice = "write the path of a PEM file";
-        let fault = |error| format!("\"{key}\" {} cannot be read: {error}; {advice}", path.display());
-        result.map_err(|error| reader.error(at(key), fault(error))).ok()
+    let text = |reader: &mut Reader<'_>, key: &str, path: &Path| match if touch_disk {
+        fs::read_to_string(path)
+    } else {
+        Ok(String::new())
+    } {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let advice = "write the path of a PEM file";
+            let fault = format!("\"{key}\" {} cannot be read: {error}; {advice}", path.display());
+            reader.refuse_file(at(key), fault, true)
+        }
     };
     let ca_file = ca_file?;
     let ca = text(reader, "ca", &ca_file)?;
@@ -395,8 +401,10 @@ fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: boo
     if !touch_disk {
         return Some(Vec::new());
     }
-    let fault = |error| format!("\"key\" {} {error}", path.display());
-    read_private_file(path, MAX_KEY_BYTES).map_err(|error| reader.error(at, fault(error))).ok()
+    match read_private_file(path, MAX_KEY_BYTES) {
+        Ok(key) => Some(key),
+        Err(error) => reader.refuse_file(at, format!("\"key\" {} {error}", path.display()), error.is_absence()),
+    }
 }
 
 #[cfg(test)]

@@ -97,14 +97,14 @@ fn read_password(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bo
     if !touch_disk {
         return Some((file, String::new()));
     }
-    let fault = match read_secret_file(&file) {
-        Err(error) => error.to_string(),
+    let (fault, is_absent) = match read_secret_file(&file) {
+        Err(error) => (error.to_string(), error.is_absence()),
         Ok(secret) => match std::str::from_utf8(secret.trim_ascii()) {
             Ok(password) if !password.is_empty() && !password.contains(['\n', '\r']) => {
                 return Some((file, password.to_owned()));
             }
-            _ => "is not one password; write nothing else into it".to_owned(),
+            _ => ("is not one password; write nothing else into it".to_owned(), false),
         },
     };
-    reader.refuse(node.at, format!("\"{key}\" {} {fault}", file.display()))
+    reader.refuse_file(node.at, format!("\"{key}\" {} {fault}", file.display()), is_absent)
 }

@@ -32,7 +32,8 @@ pub fn read_ca(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool
         Ok(text) => Some((file, text)),
         Err(error) => {
             let advice = "write the path of a PEM file";
-            reader.refuse(node.at, format!("\"{key}\" {} cannot be read: {error}; {advice}", file.display()))
+            let fault = format!("\"{key}\" {} cannot be read: {error}; {advice}", file.display());
+            reader.refuse_file(node.at, fault, true)
         }
     }
 }

@@ -30,7 +30,7 @@ fn prepare(folder: &Folder, text: &str) -> std::path::PathBuf {
 fn check(path: &Path, words: &Words, options: &[&str]) -> String {
     let arguments = [&["check"][..], options].concat();
     let Output { code, stdout, stderr } = run_verb(&arguments, path);
-    let printed = if options.is_empty() { words.text(&stdout) } else { words.json(&stdout) };
+    let printed = if options.contains(&"--json") { words.json(&stdout) } else { words.text(&stdout) };
     let stderr: String = words.text(&stderr).lines().map(|line| format!("stderr: {line}\n")).collect();
     let code = if code == 0 { String::new() } else { format!("exit code {code}\n") };
     format!("==== aggregator {}\n{printed}{stderr}{code}", arguments.join(" "))
@@ -82,7 +82,8 @@ fn what_only_trying_finds_is_told_as_before() {
         fs::create_dir(folder.path().join("taken")).unwrap();
         let path = prepare(&folder, &text);
         let words = Words::of_places(&[(&folder.path().display().to_string(), "HOME"), (&address, "TAKEN")]);
-        texts.push_str(&format!("==== {title}\n{}", check(&path, &words, &[])));
+        let shown = if title.starts_with("no ") { &[][..] } else { &["--here"] };
+        texts.push_str(&format!("==== {title}\n{}", check(&path, &words, shown)));
         if title.starts_with("no ") {
             texts.push_str(&check(&path, &words, &["--json"]));
         }

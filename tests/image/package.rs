@@ -77,7 +77,7 @@ fn installed_upgraded_and_purged() {
     let server = SocketAddr::from((Ipv4Addr::new(127, 42, 53, 3), 53));
     let configuration = |region: &str| site.configuration(region, Ipv4Addr::LOCALHOST.into(), &server.to_string());
     std::fs::write(root.path("etc/aggregator/config.toml"), configuration("one.test")).unwrap();
-    root.run(&["aggregator", "check"]);
+    root.run(&["aggregator", "check", "--here"]);
     let log = site.folder.path().join("package.log");
     let mut process = root.start(&log);
     wait_for_answer(server, "one.test", PATIENCE);

@@ -17,6 +17,20 @@ pub struct ConfigError {
     pub column: usize,
     /// Description of the mistake, and advice on what to write instead.
     pub message: String,
+    /// True if nothing is wrong with the file: another one, which it names, cannot be read on this machine.
+    pub is_absence: bool,
+}
+
+impl ConfigError {
+    /// The description, and the advice if there is any.
+    pub fn split(&self) -> (&str, Option<&str>) {
+        split_advice(&self.message)
+    }
+}
+
+/// Splits a message `what is wrong; what to do` where the advice begins. What is wrong may have semicolons of its own.
+pub fn split_advice(message: &str) -> (&str, Option<&str>) {
+    message.rsplit_once("; ").map_or((message, None), |(what, advice)| (what, Some(advice)))
 }
 
 /// All mistakes of a configuration file, in the order of their positions; never empty.
@@ -74,7 +88,7 @@ impl<'t> Source<'t> {
     /// An error at an offset.
     pub fn error(&self, offset: usize, message: String) -> ConfigError {
         let (line, column) = self.locate(offset);
-        ConfigError { path: self.path.to_path_buf(), line, column, message: on_one_line(message) }
+        ConfigError { path: self.path.to_path_buf(), line, column, message: on_one_line(message), is_absence: false }
     }
 }
 
@@ -96,6 +110,12 @@ mod tests {
     fn a_message_is_one_line() {
         let source = Source::new(Path::new("c"), "x");
         assert_eq!(source.error(0, "\"a\nb\" is wrong".into()).message, "\"a\\nb\" is wrong");
+    }
+
+    #[test]
+    fn advice_is_what_stands_last() {
+        assert_eq!(split_advice("a; b is wrong; write c"), ("a; b is wrong", Some("write c")));
+        assert_eq!(split_advice("a is wrong"), ("a is wrong", None));
     }
 
     #[test]

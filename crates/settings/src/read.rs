@@ -48,9 +48,8 @@ impl<'t> Reader<'t> {
         if there < MOST_MESSAGES {
             self.errors.push(error);
         } else if there == MOST_MESSAGES {
-            let ConfigError { path, line, column, .. } = error;
             let message = "more is wrong from here on; correct what is listed first".to_string();
-            self.errors.push(ConfigError { path, line, column, message });
+            self.errors.push(ConfigError { message, is_absence: false, ..error });
         }
     }
 
@@ -62,6 +61,13 @@ impl<'t> Reader<'t> {
     /// Notes an error of another file, which is told behind those of this one.
     pub fn error_elsewhere(&mut self, error: ConfigError) {
         self.elsewhere.push(error);
+    }
+
+    /// Notes that a file which this one names gives nothing; `is_absent` if it cannot be read at all, which may be
+    /// otherwise on another machine.
+    pub fn refuse_file<T>(&mut self, at: usize, message: String, is_absent: bool) -> Option<T> {
+        self.add(ConfigError { is_absence: is_absent, ..self.source.error(at, message) });
+        None
     }
 
     /// Notes an error, for which there is no value.
@@ -77,15 +83,20 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The warnings in file order with their positions, when there are no errors.
-    pub fn finish(mut self) -> Result<Vec<String>, ConfigErrors> {
+    /// The warnings in file order with their positions, as text, when there are no errors.
+    pub fn finish(self) -> Result<Vec<String>, ConfigErrors> {
+        Ok(self.finish_placed()?.iter().map(ConfigError::to_string).collect())
+    }
+
+    /// The warnings in file order, when there are no errors.
+    pub fn finish_placed(mut self) -> Result<Vec<ConfigError>, ConfigErrors> {
         if !self.errors.is_empty() || !self.elsewhere.is_empty() {
             let mut errors = ConfigErrors::new(self.errors);
             errors.0.append(&mut self.elsewhere);
             return Err(errors);
         }
         self.warnings.sort_by_key(|(at, _)| *at);
-        Ok(self.warnings.iter().map(|(at, text)| format!("{}: {text}", self.source.position(*at))).collect())
+        Ok(self.warnings.into_iter().map(|(at, text)| self.source.error(at, text)).collect())
     }
 
     /// Notes that a value has the wrong type.

@@ -26,6 +26,13 @@ pub enum SecretError {
     Long,
 }
 
+impl SecretError {
+    /// Returns true if there is no such file here, or it may not be read.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, SecretError::Read(_))
+    }
+}
+
 /// Reads a secret, when nobody else can.
 pub fn read_secret_file(path: &Path) -> Result<Vec<u8>, SecretError> {
     read_private_file(path, MAX_SECRET_FILE_BYTES)
