@@ -2,7 +2,7 @@
 //!
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
+//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
 //! `regions` with `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
@@ -42,6 +42,7 @@ mod server;
 mod static_zones;
 mod steering;
 mod steering_plan;
+mod templates;
 mod transfer;
 mod trees;
 mod triton;
@@ -262,8 +263,9 @@ impl Config {
         // Editors put a byte order mark in front that neither format counts as text (RFC 8259 section 8.1).
         let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(text));
         let (tree, errors) = tree::parse(&source);
-        let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
+        let Some(mut tree) = tree else { return Err(ConfigErrors::new(errors)) };
         let mut reader = Reader::new(source, errors);
+        templates::apply(&mut reader, &mut tree);
         let Some(root) = schema::ROOT.read(&mut reader, &tree, "", &mut ()) else {
             return Err(reader.finish().expect_err("a root that is no table was reported"));
         };

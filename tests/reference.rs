@@ -39,6 +39,8 @@ has the same keys in a file with comments, the [README](../README.md) the way th
 The file is TOML, or the JSON of RFD 172 with the same keys. `aggregator check` reads it as the server would and tells every
 mistake with its line; a key that is not here is one. `aggregator reload` takes up every change but those of `[state]` and of
 the `format` of the log, which wait for a restart. Relative paths begin in the folder of the file.
+Keys that many zones, aggregations or inventories share stand once in `[templates.NAME]`; what has `template = \"NAME\"` takes those
+that it does not write itself.
 
 | takes | as in |
 |---|---|

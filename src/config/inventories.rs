@@ -16,6 +16,7 @@ use crate::config::regions::{default_damping, read_damping};
 use crate::config::secondaries::{outgoing, read_prefix};
 use crate::config::sections::Sections;
 use crate::config::server::Placed;
+use crate::config::templates::template;
 use crate::config::trees::{TREE, reverse_of};
 use crate::config::triton::read_triton;
 use crate::config::urls::{read_ca, read_url};
@@ -44,8 +45,11 @@ pub static INVENTORY: Table<InventoryDraft> = Table {
     path: "[inventories.NAME]",
     help: "The instances of a datacenter, of which zones are made, in a file",
     keys: &[
-        &[key("file", "", "file with the inventory, TOML or JSON")
-            .takes(Kind::Path(|draft, path| draft.file = Some(path)))],
+        &[
+            template(),
+            key("file", "", "file with the inventory, TOML or JSON")
+                .takes(Kind::Path(|draft, path| draft.file = Some(path))),
+        ],
         RULES,
         DOCUMENT_RULES,
     ],

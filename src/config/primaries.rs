@@ -10,6 +10,7 @@ use crate::client::Server;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
+use crate::config::templates::template;
 use crate::config::transfer::{REGRESS, TransferSection, check_timers};
 use crate::transfer::ZonePlan;
 use settings::fields::{Fields, put};
@@ -23,7 +24,7 @@ use wire::name::Name;
 pub static ZONE: Table<Way> = Table {
     path: "[zones.\"NAME\"]",
     help: "A zone and its primaries",
-    keys: &[WAY, &outgoing("whether secondaries get differences; auto: yes")],
+    keys: &[&[template()], WAY, &outgoing("whether secondaries get differences; auto: yes")],
 };
 
 /// Keys of a zone and of a member that say how it is transferred.

@@ -12,6 +12,7 @@ use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_name
 use crate::config::region_steering::Region;
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
+use crate::config::templates::template;
 use crate::merge::{AddressPlan, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
@@ -26,7 +27,7 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
     path: "[aggregations.\"NAME\"]",
     help: "A region zone and how it is made",
     keys: &[
-        &[key("members", "", "member zones; the first settles conflicts").bound("zone names or tables")],
+        &[template(), key("members", "", "member zones; the first settles conflicts").bound("zone names or tables")],
         &apex("the name servers of the region"),
         &[key("rdata_names", r#""keep""#, "whether names in RDATA move to the region").takes(Kind::Word(&[
             ("keep", |region| region.rdata_names = RdataNames::Keep),

@@ -29,6 +29,7 @@ pub static ROOT: Table<()> = Table {
     keys: &[&[
         section("server", "this server and its listeners"),
         section("keys", "TSIG keys"),
+        key("templates", "", "keys that several zones, aggregations or inventories share").bound("tables"),
         section("zones", "the zones to transfer and their primaries"),
         section("inventories", "the instances of datacenters, of which zones are made"),
         section("aggregations", "the region zones and their members"),

@@ -16,6 +16,7 @@ use crate::config::trees::TREE;
 use crate::static_zone::openstack::{self, Offer};
 use crate::static_zone::{self, OwnRecord, StaticZonePlan};
 use crate::zone::{Soa, SoaFields, TextRecord, read_text};
+use settings::error::split_advice;
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Kind, Table, key};
@@ -172,7 +173,11 @@ fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, tt
     };
     for fault in faults {
         let at = place(reader, fault.at);
-        reader.error(at, format!("read as a zone file: {fault}"));
+        let mut message = format!("read as a zone file: {fault}");
+        if split_advice(&message).1.is_none() {
+            message += "; write the record as a zone file has it";
+        }
+        reader.error(at, message);
     }
     Some(records.into_iter().map(|record| TextRecord { at: place(reader, record.at), ..record }).collect())
 }

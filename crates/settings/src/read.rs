@@ -12,6 +12,7 @@
 use crate::error::{ConfigError, ConfigErrors, Source, on_one_line};
 use crate::tree::{Node, Value};
 use crate::units;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -29,17 +30,32 @@ pub struct Reader<'t> {
     /// Errors of files that the file names.
     elsewhere: Vec<ConfigError>,
     warnings: Vec<(usize, String)>,
+    /// Offsets of what is read several times, and whether something was told there.
+    shared: HashMap<usize, bool>,
 }
 
 impl<'t> Reader<'t> {
     /// Begins with the errors of the parser.
     pub fn new(source: Source<'t>, errors: Vec<ConfigError>) -> Reader<'t> {
-        Reader { source, errors, elsewhere: Vec::new(), warnings: Vec::new() }
+        Reader { source, errors, elsewhere: Vec::new(), warnings: Vec::new(), shared: HashMap::new() }
     }
 
     /// Notes an error.
     pub fn error(&mut self, at: usize, message: String) {
+        if self.was_told(at) {
+            return;
+        }
         self.add(self.source.error(at, message));
+    }
+
+    /// Has only the first message at an offset told, because what stands there is read several times.
+    pub fn tell_once(&mut self, at: usize) {
+        self.shared.insert(at, false);
+    }
+
+    /// Returns true if no more is to be told at an offset, and remembers that something is.
+    fn was_told(&mut self, at: usize) -> bool {
+        self.shared.get_mut(&at).is_some_and(|told| std::mem::replace(told, true))
     }
 
     /// Notes an error of the parser.
@@ -66,7 +82,9 @@ impl<'t> Reader<'t> {
     /// Notes that a file which this one names gives nothing; `is_absent` if it cannot be read at all, which may be
     /// otherwise on another machine.
     pub fn refuse_file<T>(&mut self, at: usize, message: String, is_absent: bool) -> Option<T> {
-        self.add(ConfigError { is_absence: is_absent, ..self.source.error(at, message) });
+        if !self.was_told(at) {
+            self.add(ConfigError { is_absence: is_absent, ..self.source.error(at, message) });
+        }
         None
     }
 
@@ -78,7 +96,7 @@ impl<'t> Reader<'t> {
 
     /// Notes a warning.
     pub fn warn(&mut self, at: usize, message: String) {
-        if self.warnings.len() < MOST_MESSAGES {
+        if self.warnings.len() < MOST_MESSAGES && !self.was_told(at) {
             self.warnings.push((at, on_one_line(message)));
         }
     }
