@@ -3,7 +3,7 @@
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
 //! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
-//! `regions` with `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
+//! `regions` with `zone_pattern`, `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
 //! `problem` what is wrong.
@@ -49,6 +49,7 @@ mod triton;
 mod ufds;
 mod united;
 mod urls;
+mod zone_pattern;
 mod zones;
 
 pub use api::{ApiPlan, Scope};

@@ -66,6 +66,9 @@ fn the_example_shows_every_key() {
             "a member of [aggregations.\"NAME\"]" => {
                 example["aggregations"]["us-east.cns.example.com"]["members"].get(0)
             }
+            "a member of [aggregations.\"NAME\"] with match" => {
+                example["aggregations"]["us-east.cns.example.com"]["members"].get(1)
+            }
             "addresses" => example["aggregations"]["us-east.cns.example.com"].get("addresses"),
             "steering" => example["aggregations"]["us-east.cns.example.com"].get("steering"),
             "[[aggregations.\"NAME\".names]] steering" => {
@@ -129,6 +132,7 @@ fn the_defaults_of_the_schema_are_true() {
             "[aggregations.\"NAME\"]" => region,
             "[aggregations.\"NAME\"] damping" => damping,
             "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" | "a member of [aggregations.\"NAME\"]" => continue,
+            "a member of [aggregations.\"NAME\"] with match" => continue,
             "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
             "answers" | "addresses" | "[[aggregations.\"NAME\".names]] steering" | "[clients] \"NAME\"" => continue,
             "steering" => steering,

@@ -13,6 +13,7 @@ use crate::config::region_steering::Region;
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
 use crate::config::templates::template;
+use crate::config::zone_pattern::matches;
 use crate::merge::{AddressPlan, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
@@ -111,6 +112,17 @@ pub static MEMBER: Table<()> = Table {
     path: "a member of [aggregations.\"NAME\"]",
     help: "A member zone, and what is taken of it",
     keys: &[&[key("zone", "", "the member zone").bound("domain name"), own_addresses()]],
+};
+
+/// Members by a rule
+pub static MATCHING: Table<()> = Table {
+    path: "a member of [aggregations.\"NAME\"] with match",
+    help: "All zones of the file whose names match, in their order, and what is taken of them",
+    keys: &[&[
+        key("match", "", "names of zones; * is any part of one label, such as in us-west-*.cns.example.com")
+            .bound("pattern"),
+        own_addresses(),
+    ]],
 };
 
 /// Reads `[aggregations]` in file order.
@@ -284,12 +296,15 @@ impl Context<'_> {
     /// Reads the list of members; none when it is no list or an empty one.
     fn read_members<'n>(&self, reader: &mut Reader<'_>, key: &str, node: &'n Node) -> Option<Vec<(Name, Addresses)>> {
         let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
-        let items = reader.items(key, node, false, wanted)?;
+        // A rule may stand alone.
+        let items = reader.items(key, node, node.is_table(), wanted)?;
         if items.is_empty() {
             let (place, advice) = (self.place(), "write the names of its zones between the brackets");
             return reader.refuse(node.at, format!("{place} has no members; {advice}"));
         }
-        let written: Vec<Written<'n>> = items.iter().filter_map(|item| self.read_member(reader, key, item)).collect();
+        let (rules, named): (Vec<&Node>, Vec<&Node>) = items.iter().partition(|item| item.get("match").is_some());
+        let written = named.into_iter().filter_map(|item| self.read_member(reader, key, item));
+        let written: Vec<Written<'n>> = written.collect();
         let mut members: Vec<(Name, Addresses)> = Vec::new();
         for (index, Written { name, text, at, addresses }) in written.iter().enumerate() {
             if members.iter().any(|(other, _)| other == name) {
@@ -306,7 +321,33 @@ impl Context<'_> {
                 reader.error(*at, message);
             }
         }
+        for rule in rules {
+            let found = self.read_rule(reader, rule).unwrap_or_default();
+            let new = found.into_iter().filter(|(name, _)| members.iter().all(|(other, _)| other != name));
+            members.extend(new.collect::<Vec<_>>());
+        }
         Some(members)
+    }
+
+    /// Reads a rule, and finds the zones that it means; those that are members by name already are among them.
+    fn read_rule(&self, reader: &mut Reader<'_>, node: &Node) -> Option<Vec<(Name, Addresses)>> {
+        let place = format!("a member of {}", self.place());
+        let fields = MATCHING.read(reader, node, &place, &mut ())?;
+        let addresses = read_addresses(reader, &fields, &place);
+        let at = fields.entry("match")?.node.at;
+        let pattern = fields.read(reader, "match", |reader, key, node| {
+            let wanted = "a pattern such as \"us-west-*.cns.example.com\"";
+            reader.text(key, node, wanted).map(str::to_owned)
+        })?;
+        let mut found: Vec<(&Name, &usize)> = self.zones.iter().filter(|(zone, _)| matches(&pattern, zone)).collect();
+        if found.is_empty() && !self.zones.is_empty() {
+            let advice =
+                "an asterisk is any part of one label; write it as the zones are written, or add them to [zones]";
+            let message = format!("{place} matches \"{}\", and no zone does; {advice}", shorten(&pattern));
+            return reader.refuse(at, message);
+        }
+        found.sort_by_cached_key(|(zone, at)| (**at, zone.to_string()));
+        Some(found.into_iter().map(|(zone, _)| (zone.clone(), addresses.clone())).collect())
     }
 
     /// Reads one member: the name of its zone, or a table with it.

@@ -10,7 +10,7 @@ use crate::config::inventories::{FETCHED, FOLLOWED, INVENTORY, MADE};
 use crate::config::keys::KEY;
 use crate::config::primaries::{PRIMARY, ZONE};
 use crate::config::probe::PROBE;
-use crate::config::regions::{AGGREGATION, DAMPING, MEMBER};
+use crate::config::regions::{AGGREGATION, DAMPING, MATCHING, MEMBER};
 use crate::config::secondaries::{RULE, SECONDARIES, TARGET};
 use crate::config::server::{CONTROL, LOG, METRICS, SERVER, STATE, TLS};
 use crate::config::static_zones::{OPENSTACK, SERVICES};
@@ -52,7 +52,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 38] {
+pub fn tables() -> [TableText; 39] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -74,6 +74,7 @@ pub fn tables() -> [TableText; 38] {
         PRIMARY.describe(),
         AGGREGATION.describe(),
         MEMBER.describe(),
+        MATCHING.describe(),
         ADDRESSES.describe(),
         DAMPING.describe(),
         OWN.describe(),

@@ -1,0 +1,67 @@
+//! Patterns of zone names, by which regions take members: an asterisk is any part of one label.
+//!
+//! Cost: O(pattern + name) for a pattern with one asterisk in a label.
+//!
+//! RFCs: 4343 (case of names).
+
+use wire::name::Name;
+
+/// Returns true if a zone has a name of this pattern, whatever its case and final dot.
+pub fn matches(pattern: &str, zone: &Name) -> bool {
+    let (pattern, zone) = (pattern.to_ascii_lowercase(), zone.to_string().to_ascii_lowercase());
+    let (mut wanted, mut labels) = (pattern.trim_end_matches('.').split('.'), zone.trim_end_matches('.').split('.'));
+    loop {
+        match (wanted.next(), labels.next()) {
+            (None, None) => return true,
+            (Some(wanted), Some(label)) if matches_label(wanted, label) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Returns true if a label is what a pattern says, in which an asterisk is any text.
+fn matches_label(pattern: &str, label: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == label };
+    let Some(mut label) = label.strip_prefix(start) else { return false };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // The earliest place for each part leaves the most for those that follow.
+    for part in middle.split('*') {
+        let Some(at) = label.find(part) else { return false };
+        label = &label[at + part.len()..];
+    }
+    label.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_asterisk_is_any_part_of_a_label() {
+        let matching = |pattern: &str, zone: &str| matches(pattern, &Name::parse(zone).unwrap());
+        for (pattern, zone) in [
+            ("us-west-*.cns.example.com", "us-west-12.cns.example.com"),
+            ("US-west-*.cns.example.com.", "us-WEST-1.cns.example.com"),
+            ("us-west-*.cns.example.com", "us-west-.cns.example.com"),
+            ("*.cns.example.com", "a.cns.example.com"),
+            ("*-west-*-b*.test", "us-west-x-b.test"),
+            ("a*a*a.test", "aaa.test"),
+            ("**.test", "a.test"),
+            ("a.test", "a.test"),
+        ] {
+            assert!(matching(pattern, zone), "{pattern} {zone}");
+        }
+        for (pattern, zone) in [
+            ("us-west-*.cns.example.com", "us-west-1.a.cns.example.com"),
+            ("*.cns.example.com", "cns.example.com"),
+            ("*.cns.example.com", "b.a.cns.example.com"),
+            ("a*a.test", "a.test"),
+            ("a*a*a.test", "aa.test"),
+            ("*x*.test", "a.test"),
+            ("a", "a.test"),
+            ("", "a.test"),
+        ] {
+            assert!(!matching(pattern, zone), "{pattern} {zone}");
+        }
+    }
+}
