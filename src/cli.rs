@@ -96,7 +96,11 @@ enum Verb {
     /// (--live)
     Check(check::CheckOptions),
     /// Have the server read its configuration again, without dropping a query
-    Reload,
+    Reload {
+        /// Only tell what would change: zones, regions, their names and records
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Show how all zones are, or one in detail
     Status(status::StatusOptions),
     /// Ask the primaries of all zones, or of one, for news now
@@ -331,7 +335,8 @@ fn carry_out(
         Verb::Announce(options) => return announce::run(&present_path(), &options),
         Verb::Version if json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT })),
         Verb::Version => return print(&format!("aggregator {} ({COMMIT})", env!("CARGO_PKG_VERSION"))),
-        Verb::Reload => {
+        Verb::Reload { dry_run: true } => Request::Forecast { file: None },
+        Verb::Reload { dry_run: false } => {
             if let Some(refusal) = boot::look_at_metadata() {
                 return print_reply(refusal, json, false);
             }
@@ -395,6 +400,7 @@ fn show_reply(request: &Request, mut reply: Reply, json: bool) -> Outcome {
         Request::Diff { .. }
         | Request::Compare { .. }
         | Request::History { .. }
+        | Request::Forecast { .. }
         | Request::Drain(_)
         | Request::DrainShare { .. }
         | Request::Rollback(_)

@@ -72,6 +72,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
+    /// Tell what a reload would do, or what it would do with another file in place of the configuration, and do nothing.
+    /// A verb of its own: a server that does not know it must not reload.
+    Forecast {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
+    },
     /// The state of all zones, or of one.
     Status { zone: Option<String> },
     /// Poll the primaries of all zones, or of one, now.
@@ -521,7 +527,7 @@ fn patience_with(request: &Request) -> Duration {
     match request {
         Request::Refresh { .. } | Request::Retransfer { .. } | Request::Compare { .. } => Duration::from_secs(3600),
         // One that waits for another, and both for the disk.
-        Request::Reload { .. } => Duration::from_secs(120),
+        Request::Reload { .. } | Request::Forecast { .. } => Duration::from_secs(120),
         Request::Status { .. }
         | Request::Dump { .. }
         | Request::Diff { .. }

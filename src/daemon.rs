@@ -15,6 +15,7 @@ mod cns;
 pub mod descriptors;
 mod disk;
 mod drain;
+mod forecast;
 mod heard;
 mod listeners;
 mod orders;

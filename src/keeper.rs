@@ -454,7 +454,9 @@ impl Keeper {
         steps: &mut Vec<SourceStep>,
     ) -> PlanChanges {
         let now = Instant::now();
-        let mut changes = PlanChanges::default();
+        let regions = self.regions.values().map(|kept| (&kept.region.plan, kept.pin().is_some()));
+        let zones = plan.zones.iter().map(|(zone, _)| zone);
+        let changes = PlanChanges::between((self.sources.keys(), regions), zones, &plan.regions);
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.made) = (plan.refusing, plan.made);
         (self.history, self.hold_down) = (plan.history, plan.hold_down);
@@ -471,10 +473,7 @@ impl Keeper {
                     kept.contact.set(kept.heard());
                     SourceZone { lifetime, ..kept }
                 }
-                None => {
-                    changes.added.push(name.clone());
-                    self.restore(plan.restored.remove(&name), lifetime, now)
-                }
+                None => self.restore(plan.restored.remove(&name), lifetime, now),
             };
             self.sources.insert(name, source);
         }
@@ -501,8 +500,6 @@ impl Keeper {
                         kept.waiting_since = now;
                     }
                     kept.region.set_plan(region);
-                    changes.rebuilt.push(origin.clone());
-                    changes.pinned.extend(kept.pin().map(|pin| pin.region.clone()));
                     kept
                 }
                 None => {
@@ -522,7 +519,6 @@ impl Keeper {
                     new.past = plan.past.remove(&origin).unwrap_or_default();
                     new.heard = plan.heard.remove(&origin).map(|serials| Heard { serials, at: None });
                     self.restore_pin(&mut new, &mut plan.restored);
-                    changes.added.push(origin);
                     new
                 }
             };
@@ -534,7 +530,6 @@ impl Keeper {
         self.pins.forget_earlier();
         for pin in old_regions.values().filter_map(KeptRegion::pin) {
             self.pins.end(pin);
-            changes.unpinned.push(pin.region.clone());
         }
         // From now on members may change under their serials without these regions.
         for (name, seen) in &mut self.seen_serials {
@@ -549,8 +544,6 @@ impl Keeper {
             let state = RegionState { drift: 0, last: kept.zone.soa.serial, fingerprint: 0 };
             self.seen_serials.insert(kept.plan.origin.clone(), state);
         }
-        changes.removed = old_sources.keys().chain(old_regions.keys()).cloned().collect();
-        changes.removed.sort_by(Name::canonical_cmp);
         self.metrics.forget(&changes.removed.iter().map(Name::to_string).collect(), |_, _, _| true);
         changes
     }

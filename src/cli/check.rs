@@ -9,14 +9,15 @@
 //! then named in a note instead of refused. It is asked for sets that are too large for resolvers or secondaries under
 //! the laws of the file, and what is doubtful about addresses in regions.
 //!
-//! With `--live` the name servers are asked instead, in `live`.
+//! With `--against-running` that server tells what it would change with the file. With `--live` the name servers are asked
+//! instead, in `live`.
 //!
 //! Cost: O(file); opens one or two sockets for each address; what it asks a running server costs that O(names of its
 //! regions).
 
 use crate::cli::addresses::find_doubtful_addresses;
 use crate::cli::live::check_live;
-use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json};
+use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json, send};
 use crate::config::problem::{Kind, Problem};
 use crate::config::{Config, ConfigError, ConfigErrors, ControlPlan};
 use crate::control::{self, Request};
@@ -59,6 +60,9 @@ pub struct CheckOptions {
     /// Fail, too, if the server could not start on this machine: with its addresses, ports, files and rights
     #[arg(long, conflicts_with = "live")]
     here: bool,
+    /// Tell what the running server would change if it had this file: zones, regions, their names and records
+    #[arg(long, conflicts_with_all = ["here", "live"])]
+    against_running: bool,
     /// Ask the name servers of all zones and regions, and those of their parents, whether they answer alike
     #[arg(long)]
     live: bool,
@@ -77,6 +81,10 @@ pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> Outcome {
         }
         Err(errors) => return Err(errors.into()),
     };
+    if options.against_running {
+        let file = std::path::absolute(path).map_err(fail)?;
+        return send(&config.control.socket, &Request::Forecast { file: Some(file) }, as_json);
+    }
     if options.live {
         return check_live(&config, options.zone.as_ref(), as_json);
     }

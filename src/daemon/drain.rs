@@ -13,12 +13,13 @@ use super::ways::{Ways, warn_of_loss};
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::{DrainOrder, Reply, TargetText};
 use crate::keeper::{self, Command, MemberStatus, Snapshot};
-use crate::merge::{self, Drain, DrainTarget, Filtered, Members, RegionPlan, Scope, TracedMember};
+use crate::merge::{self, Drain, DrainTarget, Filtered, Members, RegionPlan, Scope};
 use crate::metrics::unix_seconds;
 use crate::view::handle::{in_thread, read_zone};
 use preview::{RegionReport, preview_regions, reduce};
+pub use preview::{services_first, write_names};
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::OwnedMutexGuard;
@@ -126,10 +127,7 @@ pub async fn undrain(ways: Ways, target: TargetText, _turn: OwnedMutexGuard<()>)
 /// Checks that the drains of a configuration leave each region some data; the error names the regions, and the remedy.
 pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Result<(), String> {
     let view = keeper.look(true).await;
-    let now = SystemTime::now();
-    let ordered = view.drains.iter().filter(|drain| !drain.configured);
-    let drains = config.drains.iter().chain(ordered);
-    let drains: Vec<Drain> = drains.filter(|drain| drain.is_whole() && !drain.is_over(now)).cloned().collect();
+    let drains = whole_drains(&view, config);
     let regions = config.regions.clone();
     let look = move || {
         let emptied = regions.iter().filter(|plan| is_emptied(&view, plan, &drains));
@@ -146,30 +144,37 @@ pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Res
     ))
 }
 
+/// The drains that take records out of regions once a configuration is in force: its own, and those that were ordered.
+pub fn whole_drains(view: &Snapshot, config: &Config) -> Vec<Drain> {
+    let now = SystemTime::now();
+    let ordered = view.drains.iter().filter(|drain| !drain.configured);
+    let drains = config.drains.iter().chain(ordered);
+    drains.filter(|drain| drain.is_whole() && !drain.is_over(now)).cloned().collect()
+}
+
 /// Returns true if these drains leave a region without any data although it has some.
 fn is_emptied(view: &Snapshot, plan: &RegionPlan, drains: &[Drain]) -> bool {
     let Some(region) = view.regions.get(&plan.origin) else { return false };
-    let scope = |member: &Name| {
-        let mut scope = Scope::default();
-        drains.iter().filter(|drain| drain.concerns(member, &plan.origin)).for_each(|drain| scope.add(&drain.target));
-        scope
-    };
-    let scopes: Vec<Scope> = plan.members.iter().map(scope).collect();
-    if scopes.iter().all(Scope::is_empty) {
+    let concerned = |member: &Name| drains.iter().any(|drain| drain.concerns(member, &plan.origin));
+    if !plan.members.iter().any(concerned) {
         return false;
     }
-    let statuses = view.member_statuses(&region.plan, Instant::now());
-    let present: HashMap<&Name, (&MemberStatus, &TracedMember)> =
-        region.plan.members.iter().zip(statuses.iter().zip(&region.members)).collect();
-    let taken = |(member, scope): (&Name, Scope)| {
-        let (status, traced) = present.get(member)?;
-        let contributes = !matches!(status.state, "missing" | "expired");
-        let zone = traced.zone.clone().filter(|_| contributes);
-        let zone = Filtered::default().take(plan.addresses.of(member), zone, None);
-        reduce(zone, scope)
-    };
-    let members: Box<Members> = plan.members.iter().zip(scopes).map(taken).collect();
+    let members = would_take(view, plan, drains);
     merge::preview(plan, region.merged.as_ref(), &members, Instant::now()).is_emptied
+}
+
+/// What a region with this plan would take of its members with these drains in force. Addresses that are held do not
+/// count.
+pub fn would_take(view: &Snapshot, plan: &RegionPlan, drains: &[Drain]) -> Box<Members> {
+    let taken = |(member, status): (&Name, MemberStatus)| {
+        let contributes = !matches!(status.state, "missing" | "expired");
+        let zone = view.sources.get(member)?.zone.clone().filter(|_| contributes);
+        let zone = Filtered::default().take(plan.addresses.of(member), zone, None);
+        let mut scope = Scope::default();
+        drains.iter().filter(|drain| drain.concerns(member, &plan.origin)).for_each(|drain| scope.add(&drain.target));
+        if scope.is_empty() { zone } else { reduce(zone, scope) }
+    };
+    plan.members.iter().zip(view.member_statuses(plan, Instant::now())).map(taken).collect()
 }
 
 //--- Targets ---

@@ -4,6 +4,7 @@
 
 use super::cns;
 use super::drain::{drain, undrain};
+use super::forecast::forecast;
 use super::rollback::{pin, release};
 use super::ways::Ways;
 use crate::control::{Reply, Request};
@@ -43,6 +44,7 @@ impl Ways {
                 let (rtype, client) = (rtype.as_deref(), client.as_deref());
                 lookup::lookup(view, &lookup::Question { name: &name, rtype, client })
             }),
+            Request::Forecast { file } => Box::pin(forecast(self.clone(), file)),
             Request::Leads => self.read(leads::leads),
             Request::Rollback(order) => self.in_turn(|ways, turn| pin(ways, order, turn)),
             Request::Release { zone, preview } => self.in_turn(move |ways, turn| release(ways, zone, preview, turn)),

@@ -82,3 +82,42 @@ pub struct PlanChanges {
     /// Regions that were pinned when they left.
     pub unpinned: Vec<Name>,
 }
+
+impl PlanChanges {
+    /// The changes from what is planned now, regions with whether they are pinned, to other zones and regions. A reload and
+    /// its preview both say this.
+    ///
+    /// Cost: O(zones + regions).
+    pub fn between<'p>(
+        present: (impl IntoIterator<Item = &'p Name>, impl IntoIterator<Item = (&'p RegionPlan, bool)>),
+        zones: impl IntoIterator<Item = &'p Name>,
+        regions: &'p [RegionPlan],
+    ) -> PlanChanges {
+        let mut changes = PlanChanges::default();
+        let mut old_zones: HashSet<&Name> = present.0.into_iter().collect();
+        let with_names = present.1.into_iter().map(|(plan, is_pinned)| (&plan.origin, (plan, is_pinned)));
+        let mut old_regions: HashMap<&Name, (&RegionPlan, bool)> = with_names.collect();
+        changes.added.extend(zones.into_iter().filter(|zone| !old_zones.remove(zone)).cloned());
+        for region in regions {
+            let origin = &region.origin;
+            match old_regions.remove(origin) {
+                Some((plan, _)) if plan == region => {}
+                Some((_, is_pinned)) => {
+                    changes.rebuilt.push(origin.clone());
+                    changes.pinned.extend(is_pinned.then(|| origin.clone()));
+                }
+                None => {
+                    // What was a zone of one source before stays, as a region.
+                    old_zones.remove(origin);
+                    changes.added.push(origin.clone());
+                }
+            }
+        }
+        let unpinned = old_regions.iter().filter(|(_, (_, is_pinned))| *is_pinned);
+        changes.unpinned = unpinned.map(|(name, _)| (*name).clone()).collect();
+        changes.removed = old_zones.into_iter().chain(old_regions.into_keys()).cloned().collect();
+        changes.unpinned.sort_by(Name::canonical_cmp);
+        changes.removed.sort_by(Name::canonical_cmp);
+        changes
+    }
+}

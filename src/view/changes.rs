@@ -101,6 +101,18 @@ impl ReloadChanges {
 
     /// The changes in words, one fact a line.
     pub fn describe(&self) -> String {
+        let lines = self.lines();
+        if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
+    }
+
+    /// The changes that a reload would make, in the words that it would use.
+    pub fn describe_ahead(&self) -> String {
+        let lines = self.lines();
+        if lines.is_empty() { "zones, regions and listeners stay the same\n".into() } else { lines }
+    }
+
+    /// One fact a line; nothing without changes.
+    fn lines(&self) -> String {
         let happened = |happened: bool| if happened { " ".to_owned() } else { String::new() };
         let lists = [
             ("added", names(&self.plan.added)),
@@ -128,8 +140,7 @@ impl ReloadChanges {
             ("the state folder stays what it is until the next start", happened(self.state_folder)),
         ];
         let told = lists.iter().filter(|(_, list)| !list.is_empty());
-        let lines: String = told.map(|(what, list)| format!("{what} {list}").trim_end().to_owned() + "\n").collect();
-        if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
+        told.map(|(what, list)| format!("{what} {list}").trim_end().to_owned() + "\n").collect()
     }
 }
 

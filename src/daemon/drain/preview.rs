@@ -118,13 +118,13 @@ fn is_of_instance(name: &Name, region: &Name) -> bool {
 }
 
 /// Puts the names of services before those of instances.
-fn services_first(mut names: Vec<Name>, region: &Name) -> Vec<Name> {
+pub fn services_first(mut names: Vec<Name>, region: &Name) -> Vec<Name> {
     names.sort_by_key(|name| is_of_instance(name, region));
     names
 }
 
 /// Writes the first names of services, and how many there are beside them.
-fn write_names(text: &mut String, names: &[Name], region: &Name) {
+pub fn write_names(text: &mut String, names: &[Name], region: &Name) {
     let services = names.partition_point(|name| !is_of_instance(name, region));
     let listed = services.min(LISTED_NAMES);
     names[..listed].iter().for_each(|name| _ = writeln!(text, "      {name}"));
