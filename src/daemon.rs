@@ -233,12 +233,13 @@ impl Daemon {
             let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
             plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
             notifier.set_targets(config.targets.clone());
+            // Before anybody can scrape: 0 would be a configuration that was refused.
+            metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+            metrics.config_is_current.set(1);
             listeners.adopt(&config, bound).map_err(start_failed)?;
             let addresses = listeners.addresses();
             let (sender, commands) = mpsc::channel(64);
             let control = socket.start(sender.clone()).map_err(start_failed)?;
-            metrics.config_loaded.set(unix_seconds(SystemTime::now()));
-            metrics.config_is_current.set(1);
             tokio::spawn(sources.clone().obey(announced));
             sources.replace(&config, &keeper, &publisher, &metrics, &roots);
             heard_later.tell(&keeper, publisher.clone(), sources.clone());
