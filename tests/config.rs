@@ -157,13 +157,6 @@ fn both_formats_give_the_same_plan() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_text() {
-    let config = parse(&format!("\u{feff}{RFD_SAMPLE}"));
-    assert_eq!(config.zones.len(), 6);
-    assert!(refuse("\u{feff}zone = 1\n").starts_with("c.toml:1:1: "));
-}
-
-#[test]
 fn listen_addresses_can_be_found_again() {
     let config = parse(PLAN);
     let position = |text: &str| config.listen_position(text.parse().unwrap());
@@ -601,14 +594,6 @@ fn the_members_of_a_catalog_need_room() {
     assert!(refuse(&catalog(62)).contains("c.toml:5:11: below catalog xxx"));
     assert!(refuse(&catalog(62)).ends_with("its members' names have no room; write a shorter one"));
     parse(&catalog(20));
-}
-
-#[test]
-fn deep_nesting_is_an_error_and_no_overflow() {
-    for (open, prefix) in [("[", "x = "), ("{a=", "x = "), ("[", "{\"x\": "), ("{\"a\":", "")] {
-        let errors = refuse(&format!("{prefix}{}", open.repeat(100_000)));
-        assert!(errors.starts_with("c.toml:1:"), "{errors}");
-    }
 }
 
 //--- Arbitrary damage ---
