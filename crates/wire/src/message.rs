@@ -7,14 +7,17 @@
 //! ([`Writer::add_services`]).
 //!
 //! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always
-//! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 7871, RFC 8906, RFC 9619.
+//! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 7871, RFC 7873, RFC 8906,
+//! RFC 9619.
 
+mod cookie;
 mod header;
 mod records;
 mod request_writer;
 mod services;
 mod subnet;
 
+pub use cookie::{COOKIE_BYTES, Cookie, CookieOption, OPTION_COOKIE, ServerCookie};
 pub use header::{HEADER_BYTES, Header, OPCODE_NOTIFY, OPCODE_QUERY, flag};
 pub use records::{CutOff, Record, Records};
 pub use request_writer::RequestWriter;
@@ -60,6 +63,8 @@ const OPTION_EDE: u16 = 15;
 pub const OPT_BYTES: usize = 11;
 /// An extended error without text.
 const EDE_BYTES: usize = 6;
+/// The cookies of a response, with the head of their option.
+const COOKIE_OPTION_BYTES: usize = 4 + COOKIE_BYTES;
 
 //--- Request ---
 
@@ -108,6 +113,10 @@ pub struct Edns {
     pub nsid: bool,
     /// Whose question it is, according to the resolver; the first option counts.
     pub subnet: SubnetOption,
+    /// The first option counts (RFC 7873 section 5.2).
+    pub cookie: CookieOption,
+    /// Cookies that the response has, once somebody has made them.
+    pub cookie_reply: Option<[u8; COOKIE_BYTES]>,
 }
 
 /// A request as far as it could be read.
@@ -120,6 +129,9 @@ pub struct Request {
     pub edns: Option<Edns>,
     /// True if any section has a TSIG record (RFC 8945); this module knows nothing more of it.
     pub signed: bool,
+    /// True if the request has no question and asks for nothing but a server cookie (RFC 7873 section 5.4). By itself it
+    /// is malformed, for servers that have none to give.
+    pub is_for_cookie: bool,
     /// Response code with which to answer at once, if not `NOERROR`.
     pub rcode: u16,
 }
@@ -140,7 +152,7 @@ impl Request {
         self.id = header.id;
         self.opcode = header.opcode();
         self.recursion_desired = header.has(flag::RD);
-        (self.edns, self.signed, self.rcode) = (None, false, rcode::NOERROR);
+        (self.edns, self.signed, self.is_for_cookie, self.rcode) = (None, false, false, rcode::NOERROR);
         if !matches!(self.opcode, OPCODE_QUERY | OPCODE_NOTIFY) {
             (self.question, self.rcode) = (None, rcode::NOTIMP);
             return true;
@@ -148,20 +160,39 @@ impl Request {
         // RFC 9619: a query has exactly one question; RFC 1996 section 3.7: so has a NOTIFY that means something.
         let read = match header.questions {
             1 => self.read_sections(message, header.records),
-            _ => {
+            questions => {
                 self.question = None;
+                if questions == 0 && self.opcode == OPCODE_QUERY && header.records[2] > 0 {
+                    self.read_cookie_query(message, header.records);
+                }
                 None
             }
         };
         if read.is_none() {
             self.rcode = rcode::FORMERR;
-        } else if self.edns.is_some_and(|edns| edns.version > 0) {
-            self.rcode = rcode::BADVERS;
+        } else if let Some(edns) = &self.edns {
+            // RFC 7873 section 5.2.2: a cookie of no legal length is a format error.
+            self.rcode = match edns.cookie {
+                _ if edns.version > 0 => rcode::BADVERS,
+                CookieOption::Malformed => rcode::FORMERR,
+                CookieOption::Absent | CookieOption::Sent(_) => rcode::NOERROR,
+            };
         }
         true
     }
 
-    /// Reads the question and looks for the OPT record. `None` when the message is malformed.
+    /// Reads a query without a question, which may ask for a server cookie. It is nothing else.
+    #[cold]
+    fn read_cookie_query(&mut self, message: &[u8], records: [u16; 3]) {
+        let read = self.read_records(message, HEADER_BYTES, records);
+        let has_cookie = |edns: &Edns| edns.version == 0 && matches!(edns.cookie, CookieOption::Sent(_));
+        self.is_for_cookie = read.is_some() && !self.signed && self.edns.as_ref().is_some_and(has_cookie);
+        if !self.is_for_cookie {
+            (self.edns, self.signed) = (None, false);
+        }
+    }
+
+    /// Reads the question and the records behind it. `None` when the message is malformed.
     fn read_sections(&mut self, message: &[u8], records: [u16; 3]) -> Option<()> {
         // In place: names are large, and copying them would take longer than reading them.
         let question = self.question.get_or_insert_with(Question::default);
@@ -169,7 +200,14 @@ impl Request {
             self.question = None;
             return None;
         };
-        for record in Records::at(message, end, records) {
+        self.read_records(message, end, records)
+    }
+
+    /// Looks for the OPT record, and for one that signs, among the records behind the question. `None` when the message
+    /// is malformed.
+    #[inline]
+    fn read_records(&mut self, message: &[u8], start: usize, records: [u16; 3]) -> Option<()> {
+        for record in Records::at(message, start, records) {
             let record = record.ok()?;
             if record.rtype == rtype::OPT && record.section == Section::Additional {
                 // RFC 6891 section 6.1.1: one OPT, owned by the root.
@@ -235,6 +273,7 @@ fn read_opt(class: u16, ttl: u32, mut options: &[u8]) -> Option<Edns> {
         match u16::from_be_bytes([head[0], head[1]]) {
             OPTION_NSID => edns.nsid = true,
             OPTION_SUBNET if edns.subnet == SubnetOption::Absent => edns.subnet = SubnetOption::read(data),
+            OPTION_COOKIE if edns.cookie == CookieOption::Absent => edns.cookie = CookieOption::read(data),
             _ => {}
         }
         options = &options[4 + length..];
@@ -310,7 +349,10 @@ impl<'a> Writer<'a> {
     pub fn new(out: &'a mut [u8], request: &Request, limit: usize, nsid: &[u8]) -> Writer<'a> {
         let opt = match &request.edns {
             // An extended error goes with responses that hold no records, which have room for it.
-            Some(edns) => OPT_BYTES + if edns.nsid { 4 + nsid.len() } else { 0 },
+            Some(edns) => {
+                let cookies = if edns.cookie_reply.is_some() { COOKIE_OPTION_BYTES } else { 0 };
+                OPT_BYTES + cookies + if edns.nsid { 4 + nsid.len() } else { 0 }
+            }
             None => 0,
         };
         // A signature may leave less room than that: then there is none for records.
@@ -595,6 +637,7 @@ impl<'a> Writer<'a> {
             additional += 1;
             let mut options = 0;
             options += if edns.nsid { 4 + nsid.len() } else { 0 };
+            options += if edns.cookie_reply.is_some() { COOKIE_OPTION_BYTES } else { 0 };
             options += if self.extended.is_some() { EDE_BYTES } else { 0 };
             options += self.subnet.map_or(0, |(subnet, _)| subnet.option_bytes());
             self.put_array(edns.response_opt(rcode, options));
@@ -602,6 +645,11 @@ impl<'a> Writer<'a> {
                 self.put(&OPTION_NSID.to_be_bytes());
                 self.put(&(nsid.len() as u16).to_be_bytes());
                 self.put(nsid);
+            }
+            if let Some(cookies) = edns.cookie_reply {
+                self.put_array(OPTION_COOKIE.to_be_bytes());
+                self.put_array((COOKIE_BYTES as u16).to_be_bytes());
+                self.put_array(cookies);
             }
             if let Some(error) = self.extended {
                 self.put(&OPTION_EDE.to_be_bytes());
