@@ -27,7 +27,8 @@
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`select`] chooses the records of a large set that one answer has, [`clients`] knows
-//! which datacenter is whose home.
+//! which datacenter is whose home. [`rate_limit`] counts the answers that a network gets, [`cookie`] knows clients whose
+//! addresses are not forged.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
 //! as a zone; [`static_zone`] makes zones of records that the configuration has itself,
 //! [`source::zookeeper::zones`] of the nodes that Registrar writes into ZooKeeper.
@@ -37,7 +38,8 @@
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::answer`] turns a
 //! request into a response, [`serve::prefetch`] has memory ready for it, [`serve::notify`] takes announcements,
-//! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and
+//! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures,
+//! [`serve::limit`] cuts what is over the rate limit, and
 //! [`serve::refusals`] keeps floods of those who are turned away out of the log. No sockets. [`notify`] announces to
 //! secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
@@ -69,6 +71,7 @@ pub mod client;
 pub mod clients;
 pub mod config;
 pub mod control;
+pub mod cookie;
 pub mod daemon;
 pub mod demo;
 pub mod discover;
@@ -81,6 +84,7 @@ pub mod metrics;
 pub mod notify;
 pub mod probe;
 pub mod publish;
+pub mod rate_limit;
 pub mod restart;
 pub mod rewrite;
 pub mod schedule;

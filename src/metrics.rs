@@ -14,7 +14,7 @@ mod transfers;
 
 pub use by_zone::{OWN_ZONES, REST, ZoneCounters, ZoneFaults, ZoneValues};
 pub use peers::{Peer, PeerCounts, Peers};
-pub use queries::{QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
+pub use queries::{CLASSES, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
 pub use transfers::{SentTransfers, TransferCounts};
 
 use prometheus::core::{Atomic, Collector, Desc, GenericGauge, MetricVec, MetricVecBuilder};
@@ -86,6 +86,11 @@ families! {
     truncated: IntCounter::with_opts("truncated_total");
     /// Messages that got no response, by reason.
     dropped: IntCounterVec::new("dropped_total", &["reason"]);
+    /// Responses over UDP that were over the limit of their client's network, by class of response; with mode "log" they
+    /// were sent in full all the same.
+    rate_limited: IntCounterVec::new("rate_limited_total", &["class"]);
+    /// Networks whose responses over UDP are over the limit at present, 64 at most.
+    rate_limited_networks: IntGauge::with_opts("rate_limited_networks");
     /// Open TCP and TLS connections from clients.
     tcp_connections: IntGauge::with_opts("tcp_connections");
     /// TCP and TLS connections closed to make room for newcomers, by the limit that was reached.
@@ -462,6 +467,7 @@ impl Metrics {
             (&self.queries, &TRANSPORTS[..], &totals.queries[..]),
             (&self.responses, &RCODES[..], &totals.responses[..]),
             (&self.dropped, &DROPPED[..], &totals.dropped[..]),
+            (&self.rate_limited, &CLASSES[..], &totals.limited[..]),
         ] {
             labels.iter().zip(values).for_each(|(label, value)| set(&family.with_label_values(&[label]), *value));
         }

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "client", "client/*", "log", "log/*"],
     &["zone", "zone/*"],
-    &["clients", "select", "select/*"],
+    &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*"],
     &[
         "rewrite",
         "publish",
@@ -36,6 +36,7 @@ const LAYERS: [&[&str]; 15] = [
         "serve/prefetch",
         "serve/answer",
         "serve/answer/*",
+        "serve/limit",
         "serve/notify",
         "serve/refusals",
         "serve/respond",

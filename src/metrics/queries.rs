@@ -28,6 +28,9 @@ pub const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 /// Reasons for which a message gets no response: it is shorter than a header, or a response itself.
 pub(super) const DROPPED: [&str; 2] = ["short", "response"];
 
+/// Classes of responses whose rates are limited.
+pub const CLASSES: [&str; 5] = ["answer", "nodata", "nxdomain", "referral", "error"];
+
 /// Counters of queries. Any thread may read them.
 #[derive(Default)]
 pub struct QueryCounters {
@@ -35,6 +38,7 @@ pub struct QueryCounters {
     responses: [AtomicU64; RCODES.len()],
     truncated: AtomicU64,
     dropped: [AtomicU64; DROPPED.len()],
+    limited: [AtomicU64; CLASSES.len()],
 }
 
 impl QueryCounters {
@@ -46,6 +50,11 @@ impl QueryCounters {
     /// Counts a message that gets no response; for the thread that owns the block.
     pub fn count_dropped(&self, request: &[u8]) {
         add(self.dropped_as(request), 1);
+    }
+
+    /// Counts a response that was over its limit, by its class; for the thread that owns the block.
+    pub fn count_limited(&self, class: usize) {
+        self.limited.get(class).into_iter().for_each(|counter| add(counter, 1));
     }
 
     /// Counts a query and its response in a block that several threads share.
@@ -74,7 +83,8 @@ impl QueryCounters {
     /// Pairs every counter of two blocks.
     fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
         let all = |block: &'a QueryCounters| {
-            block.queries.iter().chain(&block.responses).chain(&block.dropped).chain([&block.truncated])
+            let counters = block.queries.iter().chain(&block.responses).chain(&block.dropped);
+            counters.chain(&block.limited).chain([&block.truncated])
         };
         all(self).zip(all(other))
     }
@@ -96,6 +106,8 @@ pub struct QueryTotals {
     pub truncated: u64,
     /// Messages that got no response, by reason.
     pub dropped: [u64; DROPPED.len()],
+    /// Responses over their limit, by class.
+    pub limited: [u64; CLASSES.len()],
 }
 
 /// The blocks of all threads; the first belongs to no thread.
@@ -125,6 +137,7 @@ impl QueryBlocks {
             responses: total.responses.each_ref().map(load),
             truncated: load(&total.truncated),
             dropped: total.dropped.each_ref().map(load),
+            limited: total.limited.each_ref().map(load),
         })
     }
 
