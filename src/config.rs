@@ -3,7 +3,7 @@
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
 //! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
-//! `regions` with `zone_pattern`, `addresses` and `region_steering`, `answers` with `steering`, `drains` and `probe`. A key stands in one row of
+//! `regions` with `zone_pattern`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
 //! `problem` what is wrong.
@@ -23,6 +23,7 @@ mod apex;
 mod api;
 mod clients;
 mod drains;
+mod floods;
 mod instances;
 mod inventories;
 mod json;
@@ -55,7 +56,8 @@ mod zones;
 pub use api::{ApiPlan, Scope};
 pub use clients::read_prefixes;
 pub use drains::{parse_pattern, parse_share};
-pub use plan::{describe_drain, describe_pattern};
+pub use floods::CookiesPlan;
+pub use plan::{describe_cookies, describe_drain, describe_pattern, describe_rate_limit};
 pub use server::default_socket;
 pub use settings::error::{ConfigError, ConfigErrors};
 pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
@@ -67,6 +69,7 @@ use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::notify::Targets;
 use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
+use crate::rate_limit::RateLimitPlan;
 use crate::serve::ListenPlan;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
@@ -100,6 +103,8 @@ pub struct Config {
     pub listen: ListenPlan,
     /// Resolvers whose EDNS Client Subnet is believed.
     pub client_subnet_from: Vec<Prefix>,
+    pub rate_limit: RateLimitPlan,
+    pub cookies: CookiesPlan,
     /// The shortest time between two publications.
     pub hold_down: Duration,
     /// Octets that zones, histories and transfers may take together; none derives the limit from the host's memory.
@@ -271,6 +276,7 @@ impl Config {
             return Err(reader.finish().expect_err("a root that is no table was reported"));
         };
         let server = server::read_sections(&mut reader, &root);
+        let (rate_limit, cookies) = floods::read_floods(&mut reader, &root, touch_disk);
         let transfer = transfer::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
         let secondaries = Secondaries::read(&mut reader, &root, &keys);
@@ -336,6 +342,8 @@ impl Config {
             server_name: server.name,
             listen: server.listen,
             client_subnet_from: server.client_subnet_from,
+            rate_limit,
+            cookies,
             hold_down: server.hold_down,
             memory: server.memory,
             keys,

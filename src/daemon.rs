@@ -210,6 +210,7 @@ impl Daemon {
         let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone(), notify::Timers::default()));
         secondaries::show_when_read(&metrics, &publisher, &notifier);
         let mut probe = Probe::new(publisher.clone(), metrics.clone());
+        upkeep::tend(responder.limiter(), &metrics);
         let view = view::Handle {
             config: Arc::new(ArcSwap::new(config.clone())),
             started: Instant::now(),
@@ -222,6 +223,7 @@ impl Daemon {
             sources: sources.clone(),
             rates: Arc::new(Rates::start(metrics.clone(), publisher.clone())),
             probed: probe.results(),
+            limiter: responder.limiter().clone(),
         };
         let mut listeners =
             Listeners::new(&config, publisher.clone(), responder, metrics.clone(), view.clone(), handover, descriptors);

@@ -50,9 +50,11 @@ pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Unf
 use crate::acl::Prefix;
 use crate::budget::{Budget, Kept};
 use crate::clients::Clients;
+use crate::cookie::Secrets;
 use crate::merge::{AnswersPlan, Drain, DrainTarget, Pin, Region, Selected, Touched};
 use crate::metrics::Metrics;
 use crate::publish::{Identity, Outgoing, Published, Publisher};
+use crate::rate_limit::RateLimit;
 use crate::source::{News, Update};
 use crate::state::{Facts, NewFacts, RegionState, Store};
 use crate::zone::{HistoryLimits, Zone, share_of_total};
@@ -118,6 +120,8 @@ pub struct Keeper {
     keys: Arc<Keyring>,
     subnet_from: Arc<[Prefix]>,
     clients: Arc<Clients>,
+    cookies: Option<Arc<Secrets>>,
+    rate_limit: Arc<RateLimit>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
     answers: HashMap<Name, Arc<AnswersPlan>>,
     /// What answers have of the large sets of zones with a law, as they were last published.
@@ -253,6 +257,8 @@ impl Keeper {
             keys: Arc::default(),
             subnet_from: [].into(),
             clients: Arc::default(),
+            cookies: None,
+            rate_limit: Arc::default(),
             outgoing: HashMap::new(),
             answers: HashMap::new(),
             selected: HashMap::new(),
@@ -462,6 +468,7 @@ impl Keeper {
         (self.history, self.hold_down) = (plan.history, plan.hold_down);
         (self.answers, self.subnet_from) = (plan.answers, plan.subnet_from);
         (self.hidden, self.is_planned_anew) = (plan.hidden, true);
+        (self.cookies, self.rate_limit) = (plan.cookies, plan.rate_limit);
         let clients = std::mem::replace(&mut self.clients, plan.clients);
         self.show_clients(&clients);
         self.drains.configure(plan.drains, SystemTime::now());

@@ -9,6 +9,8 @@
 
 use crate::acl::{Access, Prefix};
 use crate::clients::Clients;
+use crate::cookie::Secrets;
+use crate::rate_limit::RateLimit;
 use crate::select::{LANES, Selections, lane};
 use crate::zone::{History, Large, Zone};
 use arc_swap::ArcSwap;
@@ -182,6 +184,9 @@ pub struct Published {
     pub subnet_from: Arc<[Prefix]>,
     /// Whose clients are whose.
     pub clients: Arc<Clients>,
+    /// Secrets of server cookies; none if cookies are not answered.
+    pub cookies: Option<Arc<Secrets>>,
+    pub rate_limit: Arc<RateLimit>,
     zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
     /// Zones that no client reaches: parts of which zones of several members are made.
     hidden: HashMap<Name, Arc<Served>>,
@@ -205,6 +210,8 @@ impl Published {
             keys: Arc::default(),
             subnet_from: [].into(),
             clients: Arc::default(),
+            cookies: None,
+            rate_limit: Arc::default(),
             zones,
             hidden: HashMap::new(),
             lengths,
@@ -229,6 +236,8 @@ impl Published {
             keys: self.keys.clone(),
             subnet_from: self.subnet_from.clone(),
             clients: self.clients.clone(),
+            cookies: self.cookies.clone(),
+            rate_limit: self.rate_limit.clone(),
             zones,
             hidden,
             lengths: self.lengths,

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod http;
+pub mod limit;
 pub mod listener;
 pub mod notify;
 pub mod places;

@@ -31,6 +31,7 @@ fn the_example_loads_and_its_defaults_are_true() {
     assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
     assert_eq!((shipped.keys, shipped.outgoing, shipped.targets), (spelled.keys, spelled.outgoing, spelled.targets));
     assert_eq!((shipped.history, shipped.state), (spelled.history, spelled.state));
+    assert_eq!((shipped.rate_limit, shipped.cookies), (spelled.rate_limit, spelled.cookies));
     assert_eq!(shipped.warnings.len(), 1, "{:?}", shipped.warnings);
 }
 
@@ -158,4 +159,5 @@ fn the_defaults_of_the_schema_are_true() {
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));
     assert_eq!((plain.keys, plain.outgoing, plain.targets), (spelled.keys, spelled.outgoing, spelled.targets));
     assert_eq!((plain.answers, plain.client_subnet_from), (spelled.answers, spelled.client_subnet_from));
+    assert_eq!((plain.rate_limit, plain.cookies), (spelled.rate_limit, spelled.cookies));
 }

@@ -40,6 +40,7 @@ const LAYERS: [&[&str]; 15] = [
         "serve/notify",
         "serve/refusals",
         "serve/respond",
+        "serve/respond/*",
         "serve/xfr",
         "serve/xfr/*",
         "notify/*",

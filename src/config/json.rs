@@ -41,6 +41,14 @@ pub fn describe_plan(config: &Config) -> Value {
             })),
         },
         "client_subnet_from": config.client_subnet_from.iter().map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
+        "rate_limit": {
+            "mode": <&str>::from(config.rate_limit.mode),
+            "responses_per_second": config.rate_limit.responses_per_second,
+            "ipv4_prefix": config.rate_limit.ipv4_prefix,
+            "ipv6_prefix": config.rate_limit.ipv6_prefix,
+            "exempt": config.rate_limit.exempt.iter().map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
+        },
+        "cookies": { "answer": config.cookies.answer, "secret_file": config.cookies.file },
         "hold_down": seconds(config.hold_down),
         "memory": config.memory,
         "keys": config.secret_files.iter().map(|(name, file)| json!({

@@ -4,11 +4,12 @@
 
 use crate::acl::{Prefix, Rule};
 use crate::client::Server;
-use crate::config::Config;
 use crate::config::steering_plan::{write_clients, write_steering};
+use crate::config::{Config, CookiesPlan};
 use crate::merge::{
     AddressPlan, AddressRules, DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan,
 };
+use crate::rate_limit::{Mode, RateLimitPlan};
 use crate::select::{Law, Pick, Treatment};
 use crate::source::inventory::plan::{InventoryPlan, MadeZone};
 use crate::source::zookeeper::TreePlan;
@@ -152,6 +153,11 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
     if !config.client_subnet_from.is_empty() {
         writeln!(out, "  EDNS Client Subnet believed of {}", join(&config.client_subnet_from))?;
     }
+    writeln!(out, "  {}", describe_rate_limit(&config.rate_limit))?;
+    if !config.rate_limit.exempt.is_empty() {
+        writeln!(out, "  without a limit: {}", join(&config.rate_limit.exempt))?;
+    }
+    writeln!(out, "  {}", describe_cookies(&config.cookies))?;
     writeln!(
         out,
         "  UDP threads for each address: {}; TCP connections: {}, {} a client, closed after {idle} of silence",
@@ -163,6 +169,26 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
         addresses => writeln!(out, "  metrics over HTTP: {}", join(addresses))?,
     }
     writeln!(out, "  control socket: {}", config.control.socket.display())
+}
+
+/// Describes the limit on responses.
+pub fn describe_rate_limit(plan: &RateLimitPlan) -> String {
+    let RateLimitPlan { mode, responses_per_second: rate, ipv4_prefix: v4, ipv6_prefix: v6, .. } = plan;
+    let each = format!("{rate} a second of each class for an IPv4 /{v4} or an IPv6 /{v6}");
+    match mode {
+        Mode::On => format!("full responses over UDP: {each}"),
+        Mode::Log => format!("responses over UDP: without a limit, but told if more than {each}"),
+        Mode::Off => "responses over UDP: without a limit".to_owned(),
+    }
+}
+
+/// Describes whether cookies are answered, and with which secret.
+pub fn describe_cookies(plan: &CookiesPlan) -> String {
+    match (&plan.file, plan.answer) {
+        (_, false) => "DNS Cookies: off".to_owned(),
+        (Some(file), true) => format!("DNS Cookies: secret in {}", file.display()),
+        (None, true) => "DNS Cookies: a secret of this process".to_owned(),
+    }
 }
 
 /// Writes one zone.

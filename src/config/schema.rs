@@ -6,6 +6,7 @@ use crate::config::addresses::ADDRESSES;
 use crate::config::answers::{ANSWERS, NAMES, OWN};
 use crate::config::clients::LIST;
 use crate::config::drains::DRAIN;
+use crate::config::floods::{COOKIES, RATE_LIMIT};
 use crate::config::inventories::{FETCHED, FOLLOWED, INVENTORY, MADE};
 use crate::config::keys::KEY;
 use crate::config::primaries::{PRIMARY, ZONE};
@@ -28,6 +29,8 @@ pub static ROOT: Table<()> = Table {
     help: "Sections of the file",
     keys: &[&[
         section("server", "this server and its listeners"),
+        section("rate_limit", "how many responses over UDP the clients of one network get in full"),
+        section("cookies", "DNS Cookies, by which clients are known not to be forged"),
         section("keys", "TSIG keys"),
         key("templates", "", "keys that several zones, aggregations or inventories share").bound("tables"),
         section("zones", "the zones to transfer and their primaries"),
@@ -52,11 +55,13 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 39] {
+pub fn tables() -> [TableText; 41] {
     [
         ROOT.describe(),
         SERVER.describe(),
         TLS.describe(),
+        RATE_LIMIT.describe(),
+        COOKIES.describe(),
         KEY.describe(),
         ZONE.describe(),
         UNITED.describe(),

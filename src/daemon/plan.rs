@@ -7,8 +7,10 @@ use super::sources::{SourcePlan, own_news};
 use crate::acl::{Access, Prefix, Rule};
 use crate::budget;
 use crate::config::Config;
+use crate::cookie::Secrets;
 use crate::keeper::{self, Plan, PlanChanges};
 use crate::publish::{Identity, Published};
+use crate::rate_limit::RateLimit;
 use crate::serve::notify::Announcers;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
@@ -41,6 +43,24 @@ pub fn announcers(config: &Config) -> Announcers {
     announcers
 }
 
+/// Bits of the widest prefixes of `allow_transfer` that count as secondaries: whoever lets wide parts of the Internet
+/// transfer a zone does not know them.
+const WIDEST: [u8; 2] = [8, 16];
+
+/// Returns who has no rate limit beside those that the configuration exempts: primaries, those who announce for them,
+/// secondaries, and resolvers whose EDNS Client Subnet is believed. They are known by their addresses alone.
+pub fn peers(config: &Config) -> Vec<Prefix> {
+    let zones = config.zones.iter();
+    let sources = zones.flat_map(|plan| {
+        let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
+        primaries.chain(plan.notify_from.iter().copied()).map(Prefix::host)
+    });
+    let rules = config.outgoing.values().flat_map(|outgoing| &outgoing.access.rules);
+    let is_narrow = |prefix: &Prefix| prefix.length() >= WIDEST[usize::from(prefix.address().is_ipv6())];
+    let secondaries = rules.filter_map(|rule| rule.prefix).filter(is_narrow);
+    sources.chain(secondaries).chain(config.client_subnet_from.iter().copied()).collect()
+}
+
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
 pub async fn publish_plan(
     keeper: &keeper::KeeperHandle,
@@ -68,6 +88,8 @@ pub async fn publish_plan(
         outgoing: outgoing.collect(),
         answers: config.answers.iter().map(|(zone, plan)| (zone.clone(), Arc::new(plan.clone()))).collect(),
         clients: config.clients.clone(),
+        cookies: config.cookies.answer.then(|| config.cookies.secrets.clone().unwrap_or_else(Secrets::own)),
+        rate_limit: Arc::new(RateLimit::new(&config.rate_limit, peers(config))),
         refusing: refusing.cloned().collect(),
         made: config.inventories.iter().flat_map(InventoryPlan::zones).cloned().collect(),
         hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
@@ -81,4 +103,24 @@ pub async fn publish_plan(
     };
     keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
     changes.await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn peers_of_the_file_have_no_rate_limit() {
+        let text = "[server]\nclient_subnet_from = [\"198.51.100.0/28\"]\n\
+                    [zones.\"a.example\"]\nprimaries = [\"192.0.2.1\", \"[2001:db8::1]:5353\"]\nnotify_from = [\"192.0.2.2\"]\n\
+                    [secondaries]\nallow_transfer = [\"203.0.113.0/24\", \"10.0.0.0/8\", \"8.0.0.0/7\", \"::/0\",\n\
+                    { prefix = \"192.0.2.9\", key = \"k.example\" }, { key = \"k.example\" }]\n\
+                    [keys.\"k.example\"]\nsecret_file = \"k\"\n";
+        let config = Config::parse(Path::new("c"), text).unwrap();
+        let peers: Vec<String> = peers(&config).iter().map(Prefix::to_string).collect();
+        let expected =
+            ["192.0.2.1", "2001:db8::1", "192.0.2.2", "203.0.113.0/24", "10.0.0.0/8", "192.0.2.9", "198.51.100.0/28"];
+        assert_eq!(peers, expected, "and nobody else who may transfer the zone");
+    }
 }

@@ -11,11 +11,15 @@
 //! pages are given back, where the allocator is glibc's. The zones lie elsewhere after a change, so they are looked at again
 //! once it is quiet (`Table::use_large_pages`).
 //!
+//! Episodes of the rate limit are ended here, too.
+//!
 //! Cost: a read of a small file every few seconds; when memory has grown, O(pieces of free memory), in a thread that no
 //! query waits for; after changes, O(shards of large zones + octets of large differences), and O(zones).
 
 use crate::keeper::Command;
+use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
+use crate::rate_limit::{self, Limiter};
 use crate::zone::Table;
 use std::fs;
 #[cfg(target_env = "gnu")]
@@ -83,6 +87,21 @@ pub fn start(publisher: &Arc<Publisher>, keeper: WeakSender<Command>) {
                 // A keeper that has gone counts nothing any more.
                 _ = keeper.send(Command::Weigh).await;
             }
+        }
+    });
+}
+
+/// Ends what the rate limiter has to end, every second, as long as somebody answers.
+pub fn tend(limiter: &Arc<Limiter>, metrics: &Arc<Metrics>) {
+    let (limiter, metrics) = (Arc::downgrade(limiter), metrics.clone());
+    tokio::spawn(async move {
+        let mut timer = tokio::time::interval(Duration::from_secs(1));
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            timer.tick().await;
+            let Some(limiter) = Weak::upgrade(&limiter) else { return };
+            let networks = limiter.tend(rate_limit::clock());
+            metrics.rate_limited_networks.set(i64::try_from(networks).unwrap_or(i64::MAX));
         }
     });
 }

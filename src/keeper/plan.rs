@@ -3,8 +3,10 @@
 use crate::acl::Prefix;
 use crate::catalog::CatalogPlan;
 use crate::clients::Clients;
+use crate::cookie::Secrets;
 use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::publish::{Identity, Outgoing};
+use crate::rate_limit::RateLimit;
 use crate::source::Update;
 use crate::state::Restored;
 use crate::zone::{History, HistoryLimits};
@@ -36,6 +38,9 @@ pub struct Plan {
     pub answers: HashMap<Name, Arc<AnswersPlan>>,
     /// Whose clients are whose.
     pub clients: Arc<Clients>,
+    /// Secrets of server cookies; none if cookies are not answered.
+    pub cookies: Option<Arc<Secrets>>,
+    pub rate_limit: Arc<RateLimit>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
     /// Zones that are made here and damped where they are made; regions do not damp them once more.

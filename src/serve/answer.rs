@@ -54,6 +54,8 @@ pub struct Asked<'a> {
     pub datagram: bool,
     /// Number of the question, which chooses the record that comes first.
     pub rotation: u32,
+    /// When it came, by the clock of rate limits.
+    pub now: u64,
 }
 
 /// Answers one request of a client that nothing is known of into `out`, which must hold 512 octets for datagrams and
@@ -69,7 +71,7 @@ pub fn answer(
 ) -> Option<Response> {
     let mut read = Request::default();
     let limit = read.read(message).then(|| read.limit(datagram))?;
-    let asked = Asked { message, peer: Ipv4Addr::UNSPECIFIED.into(), datagram, rotation };
+    let asked = Asked { message, peer: Ipv4Addr::UNSPECIFIED.into(), datagram, rotation, now: 0 };
     Some(answer_request(published, &read, None, limit, &asked, out))
 }
 

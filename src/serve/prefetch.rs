@@ -37,8 +37,8 @@ impl Default for Prefetch {
 
 impl Prefetch {
     /// A request of the batch that was read last.
-    pub fn request(&self, index: usize) -> &Request {
-        &self.requests[index]
+    pub fn request_mut(&mut self, index: usize) -> &mut Request {
+        &mut self.requests[index]
     }
 
     /// Reads the requests of a batch and asks for what their answers will need.

@@ -6,14 +6,19 @@
 //!
 //! Refusals are logged once for each client and reason ([`Refusals`]), and all of them counted.
 //!
+//! Cookies are judged here ([`Secrets`](crate::cookie::Secrets)), before anything else, so that every response has them;
+//! what goes out over UDP is held against the rate limit, at the end ([`limit`]).
+//!
 //! Invariants: a signed request gets a signed response, whose records leave room for the signature; a request whose
 //! signature is not right is not carried out. Cost: for a request without TSIG record nothing but the reading that
 //! it needs anyway; for others a copy of it, and hashing O(bytes).
 
 use crate::metrics::Metrics;
 use crate::publish::Published;
+use crate::rate_limit::{Class, Limiter, Mode};
 pub use crate::serve::answer::Asked;
 use crate::serve::answer::{Place, Response, answer_request};
+use crate::serve::limit;
 use crate::serve::notify::{Received, Reception};
 use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
 use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
@@ -21,7 +26,7 @@ use crate::zone::Zone;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tracing::field::{DisplayValue, display};
-use wire::message::{HEADER_BYTES, OPCODE_NOTIFY, OPCODE_QUERY, Owner, Request, Section, Writer, rcode};
+use wire::message::{CookieOption, HEADER_BYTES, OPCODE_NOTIFY, OPCODE_QUERY, Owner, Request, Section, Writer, rcode};
 use wire::name::{Name, NameBuf};
 use wire::rr::{CLASS_IN, rtype};
 use wire::tsig::{Opened, Rejection, Signer, open_request};
@@ -34,6 +39,7 @@ pub struct Responder {
     reception: Arc<Reception>,
     metrics: Arc<Metrics>,
     refusals: Refusals,
+    limiter: Arc<Limiter>,
     clock: Clock,
 }
 
@@ -43,6 +49,8 @@ pub enum Dispatched {
     Nothing,
     /// A response in the caller's buffer.
     Response(Response),
+    /// The same, for one that was over the rate limit.
+    Limited(Response, Class),
     /// A transfer to be sent.
     Transfer(Box<Outbound>),
 }
@@ -71,7 +79,12 @@ impl Outbound {
 impl Responder {
     /// Deals with NOTIFY through a reception.
     pub fn new(reception: Arc<Reception>, metrics: Arc<Metrics>, clock: Clock) -> Arc<Responder> {
-        Arc::new(Responder { reception, metrics, refusals: Refusals::default(), clock })
+        Arc::new(Responder { reception, metrics, refusals: Refusals::default(), limiter: Arc::default(), clock })
+    }
+
+    /// The buckets of rate limits.
+    pub fn limiter(&self) -> &Arc<Limiter> {
+        &self.limiter
     }
 
     /// The time for signatures.
@@ -85,31 +98,90 @@ impl Responder {
         if !request.read(asked.message) {
             return Dispatched::Nothing;
         }
-        self.respond_to(published, &request, None, asked, out)
+        self.respond_to(published, &mut request, None, asked, out)
     }
 
     /// Responds to a request that has been read, whose name may have been found already.
     pub fn respond_to<'p>(
         &self,
         published: &'p Published,
-        request: &Request,
+        request: &mut Request,
         place: Option<Place<'p>>,
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Dispatched {
+        let is_known = self.hear_cookies(published, request, asked.peer);
         if request.signed {
-            return self.respond_signed(published, request, asked, out);
+            return self.respond_signed(published, request, is_known, asked, out);
         }
-        self.dispatch(published, request, place, asked, None, out)
+        let dispatched = self.dispatch(published, request, place, asked, None, out);
+        if is_known { dispatched } else { self.limit(published, request, asked, dispatched, out) }
+    }
+
+    /// Takes the cookies of a request, and has the response to it bear ours. Returns true if they show that its address is
+    /// not forged.
+    #[inline]
+    fn hear_cookies(&self, published: &Published, request: &mut Request, peer: IpAddr) -> bool {
+        match &request.edns {
+            Some(edns) if edns.cookie != CookieOption::Absent => self.judge_cookies(published, request, peer),
+            _ => false,
+        }
+    }
+
+    /// Does the same for a request that has some.
+    #[inline(never)]
+    fn judge_cookies(&self, published: &Published, request: &mut Request, peer: IpAddr) -> bool {
+        let (Some(edns), Some(secrets)) = (&mut request.edns, &published.cookies) else { return false };
+        let CookieOption::Sent(cookie) = edns.cookie else { return false };
+        let judgement = secrets.judge(&cookie, peer, self.now() as u32);
+        edns.cookie_reply = Some(judgement.reply);
+        if request.is_for_cookie {
+            request.rcode = rcode::NOERROR;
+        }
+        judgement.is_valid
+    }
+
+    /// Holds a response against the rate limit.
+    #[inline]
+    fn limit(
+        &self,
+        published: &Published,
+        request: &mut Request,
+        asked: Asked<'_>,
+        dispatched: Dispatched,
+        out: &mut [u8],
+    ) -> Dispatched {
+        let (rate_limit, is_notify) = (&published.rate_limit, request.opcode == OPCODE_NOTIFY);
+        let Dispatched::Response(response) = dispatched else { return dispatched };
+        if !asked.datagram || is_notify || rate_limit.mode() == Mode::Off {
+            return dispatched;
+        }
+        let class = limit::class_of(&response, out);
+        if self.limiter.admits(rate_limit, asked.peer, class, asked.now) {
+            return dispatched;
+        }
+        let is_cut = rate_limit.mode() == Mode::On;
+        let response = if is_cut { limit::cut(request, class, response, out) } else { response };
+        Dispatched::Limited(response, class)
     }
 
     /// Responds to a message with a TSIG record.
     #[cold]
-    fn respond_signed(&self, published: &Published, request: &Request, asked: Asked<'_>, out: &mut [u8]) -> Dispatched {
+    fn respond_signed(
+        &self,
+        published: &Published,
+        request: &mut Request,
+        is_known: bool,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Dispatched {
         let mut message = asked.message.to_vec();
         let now = self.now();
         match open_request(&mut message, &published.keys, now) {
-            Opened::Unsigned => self.dispatch(published, request, None, asked, None, out),
+            Opened::Unsigned => {
+                let dispatched = self.dispatch(published, request, None, asked, None, out);
+                if is_known { dispatched } else { self.limit(published, request, asked, dispatched, out) }
+            }
             Opened::Rejected(rejection) => {
                 self.metrics.tsig_rejected.with_label_values(&[rejection.error.reason()]).inc();
                 self.log_rejection(request, asked.peer, &rejection);
@@ -118,9 +190,12 @@ impl Responder {
             }
             Opened::Signed { length, mut signer } => {
                 let asked = Asked { message: &message[..length], ..asked };
-                let Some(request) = Request::parse(asked.message) else { return Dispatched::Nothing };
+                let Some(mut request) = Request::parse(asked.message) else { return Dispatched::Nothing };
+                self.hear_cookies(published, &mut request, asked.peer);
                 match self.dispatch(published, &request, None, asked, Some(&signer), out) {
-                    Dispatched::Response(response) => sign(Some(&mut signer), response, now, out).into(),
+                    Dispatched::Response(response) | Dispatched::Limited(response, _) => {
+                        sign(Some(&mut signer), response, now, out).into()
+                    }
                     Dispatched::Transfer(outbound) => {
                         Dispatched::Transfer(Box::new(Outbound { signer: Some(signer), ..*outbound }))
                     }

@@ -241,9 +241,10 @@ impl Conversation<'_> {
         {
             scratch.resize(usize::from(u16::MAX), 0);
             let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
-            let asked = Asked { message, peer: *peer, datagram: false, rotation };
+            let asked = Asked { message, peer: *peer, datagram: false, rotation, now: 0 };
             match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
-                Dispatched::Response(response) => {
+                // Over a connection there is no limit.
+                Dispatched::Response(response) | Dispatched::Limited(response, _) => {
                     context.counters.count_shared(self.transport, response.rcode, response.truncated);
                     burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
                     burst.output.extend_from_slice(&scratch[..response.length]);

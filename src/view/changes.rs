@@ -2,9 +2,10 @@
 //!
 //! Cost: O(configuration).
 
-use crate::config::{Config, describe_drain, format_duration};
+use crate::config::{Config, describe_cookies, describe_drain, describe_rate_limit, format_duration};
 use crate::keeper::PlanChanges;
 use crate::probe::ProbePlan;
+use crate::rate_limit::RateLimitPlan;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,6 +43,12 @@ pub struct ReloadChanges {
     answers_changed: Vec<Name>,
     /// Resolvers whose EDNS Client Subnet is believed, where they are others than before.
     client_subnet_from: Option<String>,
+    /// The limit on responses, where it has changed.
+    rate_limit: Option<String>,
+    /// Clients that the limit exempts, where they are others than before.
+    rate_limit_exempt: Option<String>,
+    /// Whether cookies are answered, and with which secret, where that has changed.
+    cookies: Option<String>,
     /// Whose clients are whose, where that has changed.
     clients: Option<ClientChanges>,
     /// Certificates are read at every reload.
@@ -77,6 +84,12 @@ impl ReloadChanges {
                 let resolvers: Vec<String> = new.client_subnet_from.iter().map(|prefix| prefix.to_string()).collect();
                 if resolvers.is_empty() { "nobody".to_owned() } else { resolvers.join(", ") }
             }),
+            rate_limit: (without_exempt(new) != without_exempt(old)).then(|| describe_rate_limit(&new.rate_limit)),
+            rate_limit_exempt: (new.rate_limit.exempt != old.rate_limit.exempt).then(|| {
+                let exempt = names(&new.rate_limit.exempt);
+                if exempt.is_empty() { "nobody".to_owned() } else { exempt }
+            }),
+            cookies: (new.cookies != old.cookies).then(|| describe_cookies(&new.cookies)),
             clients: (new.clients != old.clients).then(|| ClientChanges {
                 homes: old.clients.count_changed(&new.clients),
                 prefixes_before: old.clients.prefixes(),
@@ -125,6 +138,9 @@ impl ReloadChanges {
             ("transfers changed", names(&self.primaries_changed)),
             ("answers changed", names(&self.answers_changed)),
             ("EDNS Client Subnet is now believed of", self.client_subnet_from.clone().unwrap_or_default()),
+            ("now", self.rate_limit.clone().unwrap_or_default()),
+            ("the rate limit now exempts", self.rate_limit_exempt.clone().unwrap_or_default()),
+            ("now", self.cookies.clone().unwrap_or_default()),
             ("clients changed of", self.clients.as_ref().map(ClientChanges::describe).unwrap_or_default()),
             ("who may transfer changed", names(&self.access_changed)),
             ("secondaries changed", names(&self.secondaries_changed)),
@@ -167,6 +183,11 @@ fn differing<V: PartialEq>(old: &HashMap<Name, V>, new: &HashMap<Name, V>, with_
 /// The probe's plan without its zones, which are listed elsewhere.
 fn without_zones(config: &Config) -> ProbePlan {
     ProbePlan { zones: Vec::new(), ..config.probe.clone() }
+}
+
+/// The limit on responses without the clients that it exempts, which are listed elsewhere.
+fn without_exempt(config: &Config) -> RateLimitPlan {
+    RateLimitPlan { exempt: Vec::new(), ..config.rate_limit.clone() }
 }
 
 /// All addresses that a configuration listens on, for whatever.

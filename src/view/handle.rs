@@ -13,6 +13,7 @@ use crate::keeper::Snapshots;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::publish::{Publisher, Served};
+use crate::rate_limit::Limiter;
 use crate::state::Store;
 use arc_swap::ArcSwap;
 use settings::schema::suggest;
@@ -36,6 +37,7 @@ pub struct Handle {
     pub sources: Sources,
     pub rates: Arc<Rates>,
     pub probed: Results,
+    pub limiter: Arc<Limiter>,
 }
 
 impl Handle {

@@ -9,7 +9,7 @@ use super::facts::{address_warnings, pinned_to};
 use super::outward::Outward;
 use super::page::parts::{Cell, Grade, Mark, count, short, zone_link};
 use super::page::rows::{drained_by, drained_names, drained_regions, trouble};
-use super::remarks::remarks;
+use super::remarks::{describe_episode, remarks};
 use super::report::{RegionReport, Report, ZoneReport};
 use super::sizes::Audience;
 use super::text::{because, printable, time_since};
@@ -230,6 +230,9 @@ fn collect_notes(report: &Report) -> Vec<Note> {
             (State::Ok, Some(trouble)) => add(Grade::Warn, trouble, About::Zone(name.clone()), why(name)),
             (State::Ok, None) => {}
         }
+    }
+    for episode in &report.rate_limited {
+        add(Grade::Warn, "rate limit", About::Own("clients"), describe_episode(episode));
     }
     for report in &report.name_servers {
         // What could not be found out is on the zone's page.

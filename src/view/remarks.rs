@@ -4,10 +4,11 @@
 
 use super::page::parts::count;
 use super::report::{RegionReport, Report, ZoneReport};
-use super::text::{format_seconds, printable};
+use super::text::{format_seconds, printable, time_since};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::RegionStatus;
 use crate::publish::State;
+use crate::rate_limit::Episode;
 use crate::source::inventory::InventoryStatus;
 use crate::source::inventory::status::Reading;
 use crate::source::zookeeper::TreeStatus;
@@ -20,6 +21,12 @@ use wire::name::Name;
 fn counted(number: impl TryInto<u64>, one: &str, many: &str) -> Option<String> {
     let number = number.try_into().unwrap_or(u64::MAX);
     (number > 0).then(|| count(number, one, many))
+}
+
+/// Describes a network whose responses are over the rate limit.
+pub fn describe_episode(Episode { network, class, since, limited }: &Episode) -> String {
+    let (since, responses) = (time_since(*since), count(*limited, "response", "responses"));
+    format!("{network} for {since}, {responses}, first of class {class}")
 }
 
 /// Says which members a region waits for that is not served yet, and how long at most.

@@ -16,6 +16,7 @@ use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, RegionStatus, ZoneStatus};
 use crate::metrics::unix_seconds;
 use crate::publish::Published;
+use crate::rate_limit::Episode;
 use crate::schedule::next_run;
 use crate::state::StateStatus;
 use crate::transfer;
@@ -47,6 +48,8 @@ pub struct Report {
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
     pub queries: QueryRates,
+    /// Networks whose responses over UDP are over the rate limit at present, 64 at most.
+    pub rate_limited: Vec<Episode>,
     /// Results of the checks of name servers, for zones that have been checked.
     pub name_servers: Vec<ProbeReport>,
 }
@@ -242,6 +245,7 @@ impl Report {
             zones,
             catalog: catalog.map(|origin| CatalogReport::new(origin, published, outward(origin))),
             queries: view.rates.read().rates,
+            rate_limited: view.limiter.current(),
             name_servers: view.probed.report(only),
         }
     }

@@ -8,6 +8,7 @@ use super::facts::Facts;
 use super::handle::{not_configured, read_zone};
 use super::judgement::{Judged, Judgement};
 use super::page::rows::{drained_by, drained_names};
+use super::remarks::describe_episode;
 use super::report::Report;
 use super::text::{because, format_seconds, time_between, time_since, unix_now};
 use super::zones::{columns, lines};
@@ -54,6 +55,9 @@ impl Report {
         _ = writeln!(text, "{}", judgement.headline());
         write_columns(&mut text, &columns(), &lines(self));
         self.drains.iter().for_each(|drain| write_drain(&mut text, "", drain));
+        self.rate_limited
+            .iter()
+            .for_each(|episode| _ = writeln!(text, "over the rate limit: {}", describe_episode(episode)));
         text
     }
 

@@ -85,6 +85,7 @@ type OnDisk<'t> = (&'t str, &'t [(&'t str, &'t str, u32)], &'t str);
 const ZONE: &str = "[zones]\n\"a.example\" = \"192.0.2.1\"\n";
 const KEY: &str =
     "[keys.\"k.example\"]\nsecret_file = \"k.key\"\n[secondaries]\nallow_transfer = { key = \"k.example\" }\n";
+const COOKIES: &str = "[cookies]\nsecret_file = \"c\"\n";
 const TREE: &str = "[zones.\"t.example\"]\nzookeeper = \"192.0.2.1\"\n";
 const FETCHED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i]\nurl = \"https://192.0.2.1/\"\n\
     token_file = \"t\"\nca = \"ca.pem\"\n";
@@ -112,7 +113,9 @@ fn disk_text() -> String {
         "10.0.0.0/8\n  10.0.0.1/8 # host\n::ffff:10.0.0.0/104\n10.0.0.0/8 10.1.0.0/16\n\"10.2.0.0/16\",\n10.3.0.0/33";
     let twice = "10.1.0.0/16\n # \n 10.0.0.0/9\n10.1.0.0/16\n";
     let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
-    let cases: [OnDisk; 30] = [
+    let three =
+        "0123456789abcdef0123456789abcdef\n00000000000000000000000000000000\n00000000000000000000000000000000\n";
+    let cases: [OnDisk; 36] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("no files of TLS", &[], tls),
@@ -123,6 +126,12 @@ fn disk_text() -> String {
         ("an empty secret", &[("k.key", "", 0o600)], KEY),
         ("a short secret", &[("k.key", "c2hvcnQ=", 0o600)], KEY),
         ("a large file for a secret", &[("k.key", &large, 0o600)], KEY),
+        ("no secret of cookies", &[], COOKIES),
+        ("a secret of cookies that strangers can read", &[("c", &"0".repeat(32), 0o644)], COOKIES),
+        ("an empty secret of cookies", &[("c", "# none yet\n", 0o600)], COOKIES),
+        ("a short secret of cookies", &[("c", "0123456789abcdef\n", 0o600)], COOKIES),
+        ("three secrets of cookies", &[("c", three, 0o600)], COOKIES),
+        ("one secret of cookies twice", &[("c", &three[33..], 0o600)], COOKIES),
         ("a password without a user", &[("d", "password\n", 0o600)], "digest = \"d\"\n"),
         ("no password", &[], "digest = \"d\"\n"),
         ("no files of a tree's TLS", &[], tree_tls),

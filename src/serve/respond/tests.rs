@@ -1,5 +1,7 @@
 //! Requests with and without signatures, and who gets them.
 
+mod limits;
+
 use super::*;
 use crate::acl::{Access, Rule};
 use crate::publish::{Identity, Outgoing, Served, State};
@@ -70,7 +72,7 @@ fn signed(message: &[u8], key: &Arc<Key>, now: u64) -> (Vec<u8>, Chain) {
 
 fn respond(responder: &Responder, published: &Published, message: &[u8], datagram: bool) -> (Dispatched, Vec<u8>) {
     let mut out = vec![0; if datagram { 1232 } else { 65_535 }];
-    let asked = Asked { message, peer: "192.0.2.1".parse().unwrap(), datagram, rotation: 0 };
+    let asked = Asked { message, peer: "192.0.2.1".parse().unwrap(), datagram, rotation: 0, now: 0 };
     let outcome = responder.respond(published, asked, &mut out);
     if let Dispatched::Response(response) = &outcome {
         out.truncate(response.length);
@@ -83,6 +85,7 @@ fn bytes(responder: &Responder, message: &[u8], datagram: bool) -> Vec<u8> {
     match respond(responder, &published(), message, datagram) {
         (Dispatched::Response(_), bytes) => bytes,
         (Dispatched::Transfer(_), _) => panic!("a transfer"),
+        (Dispatched::Limited(..), _) => panic!("limited"),
         (Dispatched::Nothing, _) => panic!("nothing"),
     }
 }
@@ -293,7 +296,7 @@ fn a_primary_is_told_the_serial_of_its_member_or_that_there_is_none() {
     responder.reception.set_announcers(announcers);
     let told = |peer: &str, message: &[u8]| {
         let mut out = vec![0; 1232];
-        let asked = Asked { message, peer: peer.parse().unwrap(), datagram: true, rotation: 0 };
+        let asked = Asked { message, peer: peer.parse().unwrap(), datagram: true, rotation: 0, now: 0 };
         let Dispatched::Response(response) = responder.respond(&published, asked, &mut out) else { panic!("{peer}") };
         // The serial stands in front of the four other numbers.
         let serial = (out[7] == 1).then(|| u32::from_be_bytes(out[response.length - 20..][..4].try_into().unwrap()));
