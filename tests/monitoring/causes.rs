@@ -4,6 +4,8 @@
 use super::world::*;
 use crate::harness::*;
 use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use triton_double::{Cut, Service};
 
 /// Alerts that come with a datacenter that is cut off, besides those that a test waits for.
@@ -193,6 +195,31 @@ pub fn orders_that_one_replica_alone_was_given_fire_until_they_end() -> World {
     world.order(1, &["rollback", REGION, "--release", "--yes"]);
     // Both go on without a drift when the members alone give a serial that is newer.
     world.change(0, 2000);
+    world.wait_quiet();
+    world
+}
+
+/// One replica is asked the same by a network of loopback that is not the primary's, as fast as it answers.
+pub fn a_flood_fires_until_it_is_over() -> World {
+    let world = World::start(&Plan::default());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::new(world.replicas[0].address()).with_source([127, 0, 7, 1].into());
+            let query = Query::new(&Dname::parse(REGION), rtype::SOA);
+            while !is_over.load(Ordering::Relaxed) {
+                // Whoever floods does not care for answers.
+                (0..100).for_each(|_| _ = client.send_udp(&query.encode(1)));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let labels = [("class", "answer"), ("instance", &world.instance(0))];
+        world.wait_firing("CnsResponsesLimited", &labels);
+        world.assert_only(&["CnsResponsesLimited"]);
+        let told = world.replicas[0].verb(&["status", "--problems"]);
+        assert!(told.stdout.contains("rate limit: clients: 127.0.7.0/24 for "), "{told:?}");
+        is_over.store(true, Ordering::Relaxed);
+    });
     world.wait_quiet();
     world
 }
