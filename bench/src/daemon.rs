@@ -135,11 +135,12 @@ pub fn plan_region(region: &str, members: &[Datacenter], primary: SocketAddr) ->
     )
 }
 
-/// The whole configuration around a plan, which may begin with more of the server.
+/// The whole configuration around a plan, which may begin with more of the server. The load comes from loopback, which is
+/// exempt from the limit on responses.
 fn configuration(address: SocketAddr, page: Option<SocketAddr>, plan: &str) -> String {
     let page: Vec<String> = page.iter().map(SocketAddr::to_string).collect();
     format!(
         "[state]\nfolder = \"state\"\n\n[metrics]\nlisten = {page:?}\n\n[control]\nsocket = \"control\"\n\n\
-         [server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n{plan}"
+         [rate_limit]\nexempt = [\"127.0.0.0/8\"]\n\n[server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n{plan}"
     )
 }
