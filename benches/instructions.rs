@@ -6,6 +6,9 @@
 //!
 //! What is counted is one pass over questions as clients of CNS ask them ([`question`]), from a request's octets to the
 //! response's and the counters, on a zone of 10,000 records. Caches and system calls are not seen: see `make bench`.
+//!
+//! What the rate limit adds to an answer over UDP is counted apart ([`limit_all`]), and timed without valgrind: for clients
+//! of [`NETWORKS`] networks, none of which is over its limit or exempt. It may take [`MOST_OF_LIMIT`].
 
 // Both are the bench's, which uses more of them and tests them.
 #[allow(dead_code, unused_imports)]
@@ -17,13 +20,16 @@ mod question;
 
 use aggregator::metrics::{Metrics, Transport};
 use aggregator::publish::{Identity, Published, Served, State};
+use aggregator::rate_limit::{Class, Limiter, Mode, RateLimit, RateLimitPlan};
 use aggregator::serve::answer::answer;
 use aggregator::zone::{Loader, Zone};
 use generate::Datacenter;
 use question::Questions;
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 use wire::name::{Name, NameBuf};
 use wire::rr::rtype;
 
@@ -32,6 +38,10 @@ const TOLERANCE: f64 = 0.03;
 const ZONE: &str = "us-west-1.cns.example.com";
 const RECORDS: usize = 10_000;
 const QUESTIONS: usize = 4_000;
+/// Networks of the clients whose answers are held against the rate limit, more than the nearest memory holds.
+const NETWORKS: u32 = 10_000;
+/// Most instructions that the rate limit may add to an answer.
+const MOST_OF_LIMIT: f64 = 200.0;
 /// The committed number.
 const EXPECTED_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
 
@@ -42,8 +52,14 @@ fn main() -> ExitCode {
         run();
         return ExitCode::SUCCESS;
     }
+    if has("--limit") {
+        assert_eq!(limit_all(&Limiter::default(), &limit(), QUESTIONS), QUESTIONS, "answers within the limit");
+        return ExitCode::SUCCESS;
+    }
     let folder = std::env::temp_dir().join(format!("aggregator-instructions-{}", std::process::id()));
-    let Some(total) = count(&folder.display().to_string()) else {
+    let file = folder.display().to_string();
+    let of_limit = count(&file, "--limit", "limit_all").map(|total| total / QUESTIONS as f64);
+    let Some((total, of_limit)) = count(&file, "--answer", "answer_all").zip(of_limit) else {
         eprintln!("valgrind counts nothing; it is a package of every system, and scripts/install-peers installs it");
         return ExitCode::FAILURE;
     };
@@ -53,6 +69,11 @@ fn main() -> ExitCode {
     }
     // Nothing else looks for it.
     let _ = std::fs::remove_file(&folder);
+    println!("{of_limit:.0} instructions of the rate limit, {:.1} ns", time_limit());
+    if of_limit > MOST_OF_LIMIT {
+        println!("it may take {MOST_OF_LIMIT:.0}");
+        return ExitCode::FAILURE;
+    }
     let each = total / QUESTIONS as f64;
     if has("--accept") {
         std::fs::write(EXPECTED_FILE, format!("{each:.0}\n")).expect("the source can be written");
@@ -70,13 +91,13 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs this program under callgrind, which counts within [`answer_all`] only.
-fn count(file: &str) -> Option<f64> {
+/// Runs this program under callgrind, which counts within one function only.
+fn count(file: &str, what: &str, function: &str) -> Option<f64> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--toggle-collect=answer_all", &format!("--callgrind-out-file={file}")])
+        .args(["--tool=callgrind", &format!("--toggle-collect={function}"), &format!("--callgrind-out-file={file}")])
         .arg(program)
-        .arg("--answer")
+        .arg(what)
         .stdin(Stdio::null())
         .output()
         .ok()?;
@@ -115,6 +136,40 @@ fn answer_all(published: &Published, questions: &Questions, metrics: &Metrics) -
         }
     }
     right
+}
+
+/// The limit that is in force by default.
+fn limit() -> RateLimit {
+    let plan = RateLimitPlan {
+        mode: Mode::On,
+        responses_per_second: 1000,
+        ipv4_prefix: 24,
+        ipv6_prefix: 56,
+        exempt: Vec::new(),
+    };
+    RateLimit::new(&plan, [])
+}
+
+/// Holds so many answers against the limit, one every millisecond; returns how many are within it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn limit_all(limiter: &Limiter, limit: &RateLimit, answers: usize) -> usize {
+    let mut within = 0;
+    for index in 0..answers as u32 {
+        let client = Ipv4Addr::from(0x0a00_0000 + ((index.wrapping_mul(0x9e37_79b1) % NETWORKS) << 8));
+        within +=
+            usize::from(limiter.admits(black_box(limit), client.into(), Class::Answer, u64::from(index) * 1_000_000));
+    }
+    within
+}
+
+/// Nanoseconds that the rate limit takes for an answer.
+fn time_limit() -> f64 {
+    const ANSWERS: usize = 2_000_000;
+    let (limiter, limit) = (Limiter::default(), limit());
+    let start = Instant::now();
+    assert_eq!(limit_all(&limiter, &limit, ANSWERS), ANSWERS, "answers within the limit");
+    start.elapsed().as_secs_f64() * 1e9 / ANSWERS as f64
 }
 
 /// Loads the zone file that the generator writes.
