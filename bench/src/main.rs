@@ -3,13 +3,14 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Ten parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! Eleven parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
 //! is compared, `scene` holds all of one size; `change` and `restart` measure. *Bulk* reads memory after changes of many names, which
 //! `scripted` makes; *pace*, which runs only when it is asked for, makes small ones for minutes. *Tree* does that with a tree of ZooKeeper's, *sets* with one record of a very large set,
 //! *inventory* with the instances of a Triton datacenter.
 //! *Regions* restarts our program alone with many large regions.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
 //! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
+//! *Floods* floods ours, NSD, Knot and BIND with the limits that they have by default.
 //! *Zones* has many small ones, which do not change, beside Knot.
 //! `generate` makes zones, `options` chooses; `probe`, `memory`, `usage`, `quiet` look; `table` prints.
 //!
@@ -20,6 +21,7 @@ mod change;
 mod daemon;
 mod drain;
 mod echo;
+mod floods;
 mod generate;
 mod harness;
 mod inventory;
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
             Part::Pace => pace::measure(&options),
             Part::Profile => profile::measure(&options),
             Part::Zones => zones::measure(&options),
+            Part::Floods => floods::measure(&options),
             Part::Queries => {
                 let mut tables = queries::Tables::new();
                 options.records.iter().for_each(|records| queries::measure(&options, *records, &mut tables));
@@ -140,6 +143,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
         Part::Regions | Part::Steering => vec!["nsd"],
         Part::Zones => vec!["nsd", "knotd"],
+        Part::Floods => peers.iter().copied().filter(|peer| ["nsd", "knotd", "named"].contains(peer)).collect(),
         Part::Profile => vec!["nsd", "perf"],
     });
     let needed: BTreeSet<&str> = needed.collect();
