@@ -15,7 +15,11 @@
 //! Whether the members have changed is known from `touched`: [`build`] with the last version's serial and that version
 //! as base touches nothing when they have not. Otherwise the serial is that of [`next_serial`].
 //!
+//! [`listing`] is the other direction: it reads the catalogs of other servers.
+//!
 //! Cost: O(members).
+
+pub mod listing;
 
 use crate::zone::{Loaded, Loader, Soa, Zone};
 use std::fmt::Write;

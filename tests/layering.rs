@@ -21,6 +21,7 @@ const LAYERS: [&[&str]; 15] = [
         "rewrite",
         "publish",
         "catalog",
+        "catalog/*",
         "source/zookeeper/zones",
         "source/zookeeper/zones/*",
         "static_zone",
