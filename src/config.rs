@@ -2,7 +2,7 @@
 //!
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `clients`,
+//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `catalogs` with `listed`, `clients`,
 //! `regions` with `zone_pattern`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
@@ -21,6 +21,7 @@ mod addresses;
 mod answers;
 mod apex;
 mod api;
+pub mod catalogs;
 mod clients;
 mod drains;
 mod floods;
@@ -28,6 +29,7 @@ mod instances;
 mod inventories;
 mod json;
 mod keys;
+pub mod listed;
 mod names;
 mod peers;
 mod plan;
@@ -76,7 +78,10 @@ use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::transfer::ZonePlan;
 use crate::zone::HistoryLimits;
+use catalogs::CatalogSource;
 use keys::Keys;
+use listed::ListedZones;
+use regions::MemberRule;
 use secondaries::Secondaries;
 use sections::Sections;
 use settings::error::Source;
@@ -111,8 +116,16 @@ pub struct Config {
     pub memory: Option<u64>,
     /// All TSIG keys.
     pub keys: Keyring,
-    /// Zones from primaries, in file order.
+    /// Zones from primaries, in file order; behind them those that catalogs list.
     pub zones: Vec<ZonePlan>,
+    /// Catalogs of primaries, in file order.
+    pub catalogs: Vec<CatalogSource>,
+    /// Rules for members of regions, which zones of catalogs may match.
+    pub member_rules: Vec<MemberRule>,
+    /// The zones of catalogs that are in force.
+    pub listed: Arc<ListedZones>,
+    /// The configuration as the file has it; none if this is it.
+    written: Option<Arc<Config>>,
     /// Trees of ZooKeeper's, in file order.
     pub trees: Vec<TreePlan>,
     /// Inventories that zones are made of, in file order.
@@ -231,12 +244,22 @@ impl Config {
 
     /// The addresses of all primaries, each once.
     pub fn primary_addresses(&self) -> HashSet<SocketAddr> {
-        self.zones.iter().flat_map(|zone| &zone.primaries).map(|primary| primary.address).collect()
+        self.transferred().flat_map(|zone| &zone.primaries).map(|primary| primary.address).collect()
+    }
+
+    /// All zones that come from primaries, catalogs among them.
+    pub fn transferred(&self) -> impl Iterator<Item = &ZonePlan> {
+        self.catalogs.iter().map(|source| &source.way).chain(&self.zones)
+    }
+
+    /// Returns true if the configuration has a name itself, as a zone of any kind, a region, or a catalog.
+    fn has_name(&self, name: &Name) -> bool {
+        self.outgoing.contains_key(name) || self.catalogs.iter().any(|source| source.way.zone == *name)
     }
 
     /// The names of all zones that have a source: primaries, a tree, an inventory, or this file.
     pub fn source_zones(&self) -> impl Iterator<Item = &Name> {
-        let zones = self.zones.iter().map(|plan| &plan.zone);
+        let zones = self.transferred().map(|plan| &plan.zone);
         let own = self.services.iter().map(|plan| &plan.zone);
         let trees = self.trees.iter().flat_map(TreePlan::all_zones);
         zones.chain(trees).chain(self.inventories.iter().flat_map(InventoryPlan::zones)).chain(own)
@@ -289,10 +312,14 @@ impl Config {
             secondaries,
             homes: Vec::new(),
             apis: Vec::new(),
+            has_catalogs: root.entry("catalogs").is_some(),
+            member_rules: Vec::new(),
             touch_disk,
         };
         let found = zones::read_zones(&mut reader, &root, &mut sections);
         let zones::ZonesSection { mut zones, united, trees, mut inventories, services, declared: mut zones_at } = found;
+        let (catalogs, catalogs_at) =
+            catalogs::read_catalogs(&mut reader, root.entry("catalogs"), &zones_at, &mut sections);
         let mut regions = Vec::new();
         for (zone, entry) in &united {
             if let Some((members, region)) = united::read_united(&mut reader, zone, entry, &mut sections) {
@@ -314,7 +341,13 @@ impl Config {
         let (apis, placed): (Vec<ApiPlan>, Vec<Vec<server::Placed>>) = sections.apis.into_iter().unzip();
         let places: Vec<server::Placed> = server.places.iter().chain(placed.iter().flatten()).copied().collect();
         server::refuse_shared_addresses(&mut reader, &places);
+        for region in regions.iter().filter(|region| catalogs_at.contains_key(&region.origin)) {
+            let message = format!("catalog {} is also an aggregation; give one of them another name", region.origin);
+            reader.error(catalogs_at[&region.origin], message);
+        }
+        let member_rules = sections.member_rules;
         let mut secondaries = sections.secondaries;
+        zones_at.extend(catalogs_at);
         let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
         let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
         inventories.iter_mut().for_each(|plan| plan.set_secondaries(&targets));
@@ -348,6 +381,10 @@ impl Config {
             memory: server.memory,
             keys,
             zones,
+            catalogs,
+            member_rules,
+            listed: Arc::default(),
+            written: None,
             trees,
             inventories,
             apis,

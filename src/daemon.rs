@@ -11,6 +11,7 @@
 //! nothing: not for a disk, a peer or a client.
 
 mod audit;
+mod catalogs;
 mod cns;
 pub mod descriptors;
 mod disk;
@@ -51,13 +52,14 @@ use crate::view::rates::Rates;
 use crate::view::secondaries;
 use arc_swap::ArcSwap;
 use audit::start_schedule;
+use catalogs::{Watch, tell};
 use descriptors::Descriptors;
 use disk::DiskWork;
 use listeners::Listeners;
 use plan::{announcers, publish_plan};
 use probe::Probe;
 use reload::Reloads;
-use restore::{open_store, restore};
+use restore::{open_store, restore_all};
 use sources::Sources;
 use std::io;
 use std::path::PathBuf;
@@ -91,6 +93,7 @@ pub struct Daemon {
     manager: Arc<Manager>,
     hangup: Option<Signal>,
     reloads: Reloads,
+    catalogs: Watch,
     disk: DiskWork,
     probe: Probe,
 }
@@ -173,7 +176,6 @@ impl Daemon {
         // A counter that begins at its first failure hides that failure from `increase()`.
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, announced) = Reception::new(metrics.clone());
-        notify.set_announcers(announcers(&config));
         let sources = Sources::start(metrics.clone());
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is read before a socket opens: clients go to another server until then.
@@ -181,10 +183,13 @@ impl Daemon {
         let (plan, shown, measured) = (config.clone(), loading.clone(), metrics.clone());
         let read = move || {
             let store = open_store(&plan, &measured)?;
-            let remains = restore(store.as_deref(), &plan, &Published::default(), shown.as_deref());
-            Ok((store, remains))
+            let (config, remains) = restore_all(store.as_deref(), &plan, shown.as_deref());
+            Ok((store, config, remains))
         };
-        let (store, mut remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        let (store, config, mut remains) =
+            disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        notify.set_announcers(announcers(&config));
+        tell(&config, &config.written(), &metrics);
         let roots = Arc::new(Roots::new(store.clone()));
         sources.keep_in(store.is_some().then_some(config.state.as_deref()).flatten());
         let (heard, heard_later) = heard::ask_at_start(&config, store.as_deref(), &remains).await;
@@ -245,14 +250,15 @@ impl Daemon {
             tokio::spawn(sources.clone().obey(announced));
             sources.replace(&config, &keeper, &publisher, &metrics, &roots);
             heard_later.tell(&keeper, publisher.clone(), sources.clone());
-            probe.follow(&config, resolvers);
+            probe.follow(&config, Some(resolvers));
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
             let addresses = log::list(&addresses);
             tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, %addresses, "started");
             let (listeners, turn) = (Arc::new(Mutex::new(listeners)), Arc::default());
             let ways = Ways { view, keeper, listeners, roots, notify, commands: sender, loading, turn };
-            let reloads = Reloads::default();
-            Ok(Daemon { ways, schedule, control, commands, log, manager, hangup, reloads, disk, probe })
+            let (reloads, mut catalogs) = (Reloads::default(), Watch::new(publisher));
+            catalogs.note(&config);
+            Ok(Daemon { ways, schedule, control, commands, log, manager, hangup, reloads, catalogs, disk, probe })
         };
         let launched: Result<Daemon, RunError> = launch.await;
         match &launched {
@@ -294,11 +300,19 @@ impl Daemon {
                     None => std::future::pending().await,
                 }
             };
+            let (is_idle, config) = (self.reloads.is_idle(), self.ways.view.config.load_full());
+            let changed = async {
+                match is_idle {
+                    true => self.catalogs.changed(&config).await,
+                    false => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = &mut end => break None,
                 () = due => manager.alive(),
                 Some(()) = hung_up => self.reload(None),
-                (result, askers) = self.reloads.finished() => self.end_reload(result, askers),
+                finished = self.reloads.finished() => self.end_reload(finished),
+                () = changed => self.follow_catalogs(),
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
                     Request::Reload { refused: None } => self.reload(Some(command.reply)),

@@ -115,6 +115,11 @@ families! {
     /// 1 while a transferred version, or a tree, is held back because it has shrunk sharply, or because the tree was
     /// reset.
     transfer_held: ZoneFaults::new("transfer_held", &["zone"]);
+    /// Zones that are served because a catalog of a primary lists them.
+    catalog_members: IntGaugeVec::new("catalog_members", &["catalog"]);
+    /// Zones that a catalog of a primary lists in vain: their names are configured otherwise, are not to be in it, or
+    /// belong to another catalog.
+    catalog_refused: IntGaugeVec::new("catalog_refused", &["catalog"]);
     /// 1 while every primary that answers has an older serial than ours, and our copy is kept.
     transfer_regressed: ZoneFaults::new("transfer_regressed", &["zone"]);
     /// 1 while a new version of the zone is refused because it would take more memory than the budget has.

@@ -44,10 +44,10 @@ mod twin;
 mod version;
 
 pub use error::{Phase, TransferError};
-pub use plan::{Limits, TimerBounds, ZonePlan};
+pub use plan::{CatalogLimits, Limits, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
 pub use queue::Turns;
-pub use status::{Activity, PrimaryStatus, RegressionStatus, SilenceStatus, Status, TransferNote};
+pub use status::{Activity, HeldStatus, PrimaryStatus, RegressionStatus, SilenceStatus, Status, TransferNote};
 
 use crate::metrics::{Metrics, TransferCounts};
 use crate::source::shell::{self, Facilities, Handle, SourceKind};

@@ -60,7 +60,16 @@ fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
         retry_max: 200 * MILLISECOND,
         ..TimerBounds::default()
     };
-    ZonePlan { zone: zone_name(), origin: zone_name(), primaries, notify_from: Vec::new(), ixfr: false, timers, limits }
+    ZonePlan {
+        zone: zone_name(),
+        origin: zone_name(),
+        primaries,
+        notify_from: Vec::new(),
+        ixfr: false,
+        timers,
+        limits,
+        catalog: None,
+    }
 }
 
 fn publish(publisher: &Publisher, state: State, zone: Option<Arc<Zone>>) {

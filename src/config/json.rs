@@ -5,6 +5,7 @@
 //! Cost: O(zones + regions).
 
 use crate::acl::{Prefix, Rule};
+use crate::config::catalogs::{CatalogSource, MemberWay};
 use crate::config::plan::describe_pattern;
 use crate::config::problem::Problem;
 use crate::config::steering_plan::{add_steering, describe_clients, describe_steering};
@@ -66,6 +67,7 @@ pub fn describe_plan(config: &Config) -> Value {
             },
         },
         "zones": config.zones.iter().map(|zone| describe_zone(config, zone)).collect::<Vec<_>>(),
+        "catalogs": config.catalogs.iter().map(|source| describe_catalog(config, source)).collect::<Vec<_>>(),
         "trees": config.trees.iter().map(|tree| describe_tree(config, tree)).collect::<Vec<_>>(),
         "inventories": config.inventories.iter().map(|plan| describe_inventory(config, plan)).collect::<Vec<_>>(),
         "services": config.services.iter().map(|own| describe_services(config, own)).collect::<Vec<_>>(),
@@ -87,6 +89,21 @@ pub fn describe_plan(config: &Config) -> Value {
         "state": config.state,
         "audit": config.audit,
         "warnings": config.warnings.iter().map(Problem::doubtful).collect::<Vec<_>>(),
+    })
+}
+
+/// Describes one catalog of primaries.
+fn describe_catalog(config: &Config, source: &CatalogSource) -> Value {
+    let member = |way: &MemberWay| describe_zone(config, &way.plan);
+    let groups: Vec<Value> =
+        source.groups.iter().map(|(group, way)| json!({ "group": group, "zones": member(way) })).collect();
+    json!({
+        "catalog": describe_zone(config, &source.way),
+        "match": source.patterns,
+        "max_members": source.way.catalog.map(|limits| limits.max_members),
+        "hold_share": source.way.catalog.map(|limits| limits.hold_share),
+        "zones": member(&source.member),
+        "groups": groups,
     })
 }
 

@@ -4,6 +4,7 @@
 
 use crate::acl::{Prefix, Rule};
 use crate::client::Server;
+use crate::config::catalogs::CatalogSource;
 use crate::config::steering_plan::{write_clients, write_steering};
 use crate::config::{Config, CookiesPlan};
 use crate::merge::{
@@ -15,7 +16,7 @@ use crate::source::inventory::plan::{InventoryPlan, MadeZone};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
-use crate::transfer::{TimerBounds, ZonePlan};
+use crate::transfer::{CatalogLimits, TimerBounds, ZonePlan};
 use settings::error::on_one_line;
 use settings::units::{format_duration, format_size};
 use std::fmt::{self, Write};
@@ -35,6 +36,9 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     for zone in &config.zones {
         write_zone(zone, out)?;
         write_service(config, &zone.zone, out)?;
+    }
+    for source in &config.catalogs {
+        write_catalog(config, source, out)?;
     }
     for tree in &config.trees {
         write_tree(tree, out)?;
@@ -122,6 +126,9 @@ fn totals(config: &Config) -> String {
     let made = config.inventories.iter().flat_map(InventoryPlan::zones).count();
     let (zones, own, regions) = (config.zones.len(), config.services.len(), config.regions.len());
     let mut line = counted(zones, "DC zone");
+    if !config.catalogs.is_empty() {
+        line += &format!(", those of {}", counted(config.catalogs.len(), "catalog"));
+    }
     if trees > 0 {
         line += &format!(", {} from ZooKeeper", counted(trees, "zone"));
     }
@@ -205,6 +212,28 @@ fn write_zone(zone: &ZonePlan, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "    NOTIFY also from {}", join(&zone.notify_from))?;
     }
     writeln!(out, "    {}", describe_timers(&zone.timers))
+}
+
+/// Writes one catalog of primaries, and how its zones are transferred.
+fn write_catalog(config: &Config, source: &CatalogSource, out: &mut impl Write) -> fmt::Result {
+    write_zone(&source.way, out)?;
+    if let Some(CatalogLimits { max_members, hold_share }) = source.way.catalog {
+        let share = hold_share * 100.0;
+        writeln!(out, "    catalog of at most {max_members} zones; {share}% of them or all leave only when accepted")?;
+    }
+    if !source.patterns.is_empty() {
+        writeln!(out, "    may list {}", join(&source.patterns))?;
+    }
+    let ways = source.groups.iter().map(|(group, way)| (format!("zones of group \"{group}\""), way));
+    for (which, way) in [("its zones".to_owned(), &source.member)].into_iter().chain(ways) {
+        let peer = |primary: &Server| describe_peer(primary.address, primary.source, primary.key.as_deref());
+        let primaries: Vec<String> = way.plan.primaries.iter().map(peer).collect();
+        writeln!(out, "    {which} from {}, {}", join(&primaries), describe_timers(&way.plan.timers))?;
+    }
+    for rule in &config.member_rules {
+        writeln!(out, "    those that match {} are members of {}", rule.pattern, rule.region)?;
+    }
+    Ok(())
 }
 
 /// Writes one tree and its zones.

@@ -12,7 +12,7 @@ use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
 use crate::config::templates::template;
 use crate::config::transfer::{REGRESS, TransferSection, check_timers};
-use crate::transfer::ZonePlan;
+use crate::transfer::{CatalogLimits, ZonePlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
@@ -74,9 +74,11 @@ pub static PRIMARY: Table<Inherited> = Table {
 /// Primaries in messages.
 const ROLE: Role = Role { noun: "primary", table: &PRIMARY };
 
-/// A zone, or a member of one, that is being read.
+/// A zone, a member of one, or a catalog that is being read.
 pub struct Way {
     pub plan: ZonePlan,
+    /// Limits of a catalog; nothing for others.
+    pub catalog: CatalogLimits,
     inherited: Inherited,
 }
 
@@ -85,8 +87,9 @@ impl Way {
     pub fn new(zone: Name, origin: Name, transfer: &TransferSection) -> Way {
         let TransferSection { timers, limits, .. } = *transfer;
         let (primaries, notify_from) = (Vec::new(), Vec::new());
-        let plan = ZonePlan { zone, origin, primaries, notify_from, ixfr: false, timers, limits };
-        Way { plan, inherited: Inherited::default() }
+        let plan = ZonePlan { zone, origin, primaries, notify_from, ixfr: false, timers, limits, catalog: None };
+        let catalog = CatalogLimits { max_members: 0, hold_share: 0.0 };
+        Way { plan, catalog, inherited: Inherited::default() }
     }
 
     /// Reads what its keys say together, from a table at a place of the file.

@@ -66,9 +66,7 @@ pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, 
     // Without a list of name servers nobody has cared about the delegation so far.
     let is_listed = regions.iter().any(|region| matches!(region.ns, NsPolicy::Listed(_)));
     let mut plan = ProbePlan { every: is_listed.then_some(DEFAULT_PERIOD), zones, ..ProbePlan::default() };
-    // The reverse zones of private networks are delegated to others (RFC 7534), and those of public ones rarely to us.
-    let roots = ["in-addr.arpa", "ip6.arpa"].map(|root| Name::parse(root).expect("a name"));
-    plan.zones.retain(|zone| !roots.iter().any(|root| zone.is_within(root)));
+    plan.zones.retain(is_probed);
     plan.zones.extend(regions.iter().map(|region| region.origin.clone()));
     let fields = PROBE.read_section(reader, root, &mut plan);
     let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
@@ -81,6 +79,13 @@ pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, 
         }
     }
     plan
+}
+
+/// Returns true if the name servers of a zone are looked at.
+pub fn is_probed(zone: &Name) -> bool {
+    // The reverse zones of private networks are delegated to others (RFC 7534), and those of public ones rarely to us.
+    let roots = ["in-addr.arpa", "ip6.arpa"].map(|root| Name::parse(root).expect("a name"));
+    !roots.iter().any(|root| zone.is_within(root))
 }
 
 /// Reads how often, or `off`.

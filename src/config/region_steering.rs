@@ -271,7 +271,8 @@ pub fn keep_fresh(zones: &mut [ZonePlan], regions: &[RegionPlan], plans: &HashMa
     for region in regions {
         let plan = plans.get(&region.origin).filter(|plan| plan.steers());
         let Some(stale_after) = plan.and_then(|plan| plan.stale_after) else { continue };
-        for zone in zones.iter_mut().filter(|zone| region.members.contains(&zone.zone)) {
+        let members: HashSet<&Name> = region.members.iter().collect();
+        for zone in zones.iter_mut().filter(|zone| members.contains(&zone.zone)) {
             let timers = &mut zone.timers;
             timers.refresh_max = timers.refresh_max.min(stale_after / 2);
             timers.refresh_min = timers.refresh_min.min(timers.refresh_max);

@@ -7,6 +7,7 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
+use crate::acl::Prefix;
 use crate::config::addresses::{Addresses, own_addresses, read_addresses};
 use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_names};
 use crate::config::region_steering::Region;
@@ -14,12 +15,15 @@ use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
 use crate::config::templates::template;
 use crate::config::zone_pattern::matches;
-use crate::merge::{AddressPlan, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
+use crate::merge::{
+    AddressPlan, AddressRules, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan,
+};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, did_you_mean, key};
 use settings::tree::{Entry, Node, Value};
 use settings::units::format_duration;
+use std::cell::RefCell;
 use std::time::Duration;
 use wire::name::Name;
 
@@ -117,7 +121,7 @@ pub static MEMBER: Table<()> = Table {
 /// Members by a rule
 pub static MATCHING: Table<()> = Table {
     path: "a member of [aggregations.\"NAME\"] with match",
-    help: "All zones of the file whose names match, in their order, and what is taken of them",
+    help: "All zones of the file whose names match, in their order, then those of catalogs, and what is taken of them",
     keys: &[&[
         key("match", "", "names of zones; * is any part of one label, such as in us-west-*.cns.example.com")
             .bound("pattern"),
@@ -135,6 +139,7 @@ pub fn read_regions(
 ) -> (Vec<RegionPlan>, Declared) {
     let mut plans = Vec::new();
     let mut declared = Declared::new();
+    let rules = RefCell::default();
     let Some(section) = root.entry("aggregations") else { return (plans, declared) };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("aggregations", &section.node, "a table of region names and lists of zones");
@@ -151,9 +156,11 @@ pub fn read_regions(
     }
     // All regions must be known before members are judged: a member may be a region written further down.
     for (origin, entry) in named {
-        let context = Context { entry, origin, zones, regions: &declared, united };
+        let rules = sections.has_catalogs.then_some(&rules);
+        let context = Context { entry, origin, zones, regions: &declared, united, rules };
         plans.extend(context.read(reader, sections));
     }
+    sections.member_rules = rules.into_inner();
     (plans, declared)
 }
 
@@ -173,6 +180,18 @@ pub struct Context<'c> {
     pub regions: &'c Declared,
     /// Zones that have members themselves.
     pub united: &'c Declared,
+    /// The rules for members of this region and those before it; none if there are no catalogs, whose zones they find.
+    pub rules: Option<&'c RefCell<Vec<MemberRule>>>,
+}
+
+/// A rule for members of a region, which zones of catalogs may match.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberRule {
+    pub region: Name,
+    pub pattern: String,
+    pub addresses: AddressRules,
+    /// Prefixes of addresses that only clients at home get.
+    pub home_only: Vec<Prefix>,
 }
 
 impl Context<'_> {
@@ -340,7 +359,11 @@ impl Context<'_> {
             reader.text(key, node, wanted).map(str::to_owned)
         })?;
         let mut found: Vec<(&Name, &usize)> = self.zones.iter().filter(|(zone, _)| matches(&pattern, zone)).collect();
-        if found.is_empty() && !self.zones.is_empty() {
+        if let Some(rules) = self.rules {
+            let Addresses { rules: rules_of_addresses, home_only, .. } = addresses.clone();
+            let (region, pattern) = (self.origin.clone(), pattern.clone());
+            rules.borrow_mut().push(MemberRule { region, pattern, addresses: rules_of_addresses, home_only });
+        } else if found.is_empty() && !self.zones.is_empty() {
             let advice =
                 "an asterisk is any part of one label; write it as the zones are written, or add them to [zones]";
             let message = format!("{place} matches \"{}\", and no zone does; {advice}", shorten(&pattern));
@@ -383,7 +406,10 @@ impl Context<'_> {
         let mut candidates: Vec<&Name> = self.zones.keys().filter(|zone| !listed.contains(zone)).collect();
         candidates.sort_by_key(|zone| self.zones[*zone]);
         let candidates: Vec<String> = candidates.into_iter().map(without_dot).collect();
-        let otherwise = || "add it to [zones] or remove it here".to_string();
+        let otherwise = || match self.rules {
+            Some(_) => format!("write {{ match = \"{text}\" }} if a catalog lists it, or add it to [zones]"),
+            None => "add it to [zones] or remove it here".to_string(),
+        };
         let advice = did_you_mean(&without_dot(name), candidates.iter().map(String::as_str), otherwise);
         format!("{place} names unknown zone \"{text}\"; {advice}")
     }

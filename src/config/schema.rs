@@ -4,6 +4,7 @@
 
 use crate::config::addresses::ADDRESSES;
 use crate::config::answers::{ANSWERS, NAMES, OWN};
+use crate::config::catalogs::CATALOG;
 use crate::config::clients::LIST;
 use crate::config::drains::DRAIN;
 use crate::config::floods::{COOKIES, RATE_LIMIT};
@@ -34,6 +35,7 @@ pub static ROOT: Table<()> = Table {
         section("keys", "TSIG keys"),
         key("templates", "", "keys that several zones, aggregations or inventories share").bound("tables"),
         section("zones", "the zones to transfer and their primaries"),
+        section("catalogs", "catalogs of primaries, whose zones are transferred and served (RFC 9432)"),
         section("inventories", "the instances of datacenters, of which zones are made"),
         section("aggregations", "the region zones and their members"),
         section("clients", "the zones whose clients are known, and the prefixes of their addresses"),
@@ -55,7 +57,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 41] {
+pub fn tables() -> [TableText; 42] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -66,6 +68,7 @@ pub fn tables() -> [TableText; 41] {
         ZONE.describe(),
         UNITED.describe(),
         UNITED_MEMBER.describe(),
+        CATALOG.describe(),
         TREE.describe(),
         TREE_TLS.describe(),
         INVENTORY.describe(),

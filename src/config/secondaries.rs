@@ -15,6 +15,7 @@ use crate::config::answers::Answers;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
+use crate::merge::AnswersPlan;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
@@ -180,6 +181,12 @@ impl<'k> Secondaries<'k> {
         fields.into_iter().for_each(|own| self.answers.admit(reader, zone, own, place));
         self.outgoing.insert(zone.clone(), Outgoing { access, ixfr });
         self.targets.insert(zone.clone(), targets);
+    }
+
+    /// Takes out what was taken in of a zone: who may have it, who is told, and the law of its answers.
+    pub fn retract(&mut self, zone: &Name) -> (Outgoing, Vec<Server>, Option<AnswersPlan>) {
+        let (outgoing, targets) = (self.outgoing.remove(zone), self.targets.remove(zone));
+        (outgoing.unwrap_or_default(), targets.unwrap_or_default(), self.answers.plans.remove(zone))
     }
 
     /// Takes in the catalog zone, which must not be anything else.

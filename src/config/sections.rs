@@ -2,6 +2,7 @@
 
 use crate::config::api::ApiPlan;
 use crate::config::keys::Keys;
+use crate::config::regions::MemberRule;
 use crate::config::secondaries::Secondaries;
 use crate::config::server::Placed;
 use crate::config::transfer::TransferSection;
@@ -20,6 +21,10 @@ pub struct Sections<'s> {
     pub homes: Vec<Name>,
     /// REST interfaces of inventories, with the places of their addresses.
     pub apis: Vec<(ApiPlan, Vec<Placed>)>,
+    /// True if zones of catalogs may be members of regions.
+    pub has_catalogs: bool,
+    /// The rules that they may match, once the regions are read.
+    pub member_rules: Vec<MemberRule>,
     /// True if the files that the configuration names are read.
     pub touch_disk: bool,
 }

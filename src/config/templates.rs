@@ -2,7 +2,8 @@
 //!
 //! What has `template = "NAME"` takes from that template every key that it does not write itself. This is done in the
 //! tree of the file, before anything is read, so that a key means in a template what it means where it is taken, and a
-//! mistake is told at its place in the template, once.
+//! mistake is told at its place in the template, once. Where a catalog names the templates of its zones, the templates
+//! themselves are put in place of their names.
 //!
 //! Invariants: what stands in an entry itself wins; templates have no templates; behind this step nothing knows of them.
 //!
@@ -15,6 +16,10 @@ use std::collections::HashSet;
 
 /// The sections whose tables take templates.
 const SECTIONS: [&str; 3] = ["zones", "inventories", "aggregations"];
+/// The section whose zones take templates, and the keys that name those.
+const CATALOGS: &str = "catalogs";
+pub const MEMBER_TEMPLATE: &str = "member_template";
+pub const GROUPS: &str = "groups";
 
 /// The key that takes a template.
 pub const fn template<S>() -> Key<S> {
@@ -49,6 +54,19 @@ pub fn apply(reader: &mut Reader<'_>, tree: &mut Node) {
         let Value::Table(entries) = &mut section.node.value else { continue };
         entries.iter_mut().for_each(|entry| taken.extend(fill(reader, entry, &templates)));
     }
+    for section in root.iter_mut().filter(|entry| entry.key == CATALOGS) {
+        let Value::Table(catalogs) = &mut section.node.value else { continue };
+        for catalog in catalogs {
+            let Value::Table(fields) = &mut catalog.node.value else { continue };
+            taken.extend(put_in_place(reader, fields, MEMBER_TEMPLATE, &templates));
+            if let Some(Entry { node: Node { value: Value::Table(groups), .. }, .. }) =
+                fields.iter_mut().find(|field| field.key == GROUPS)
+            {
+                let names: Vec<String> = groups.iter().map(|group| group.key.clone()).collect();
+                taken.extend(names.iter().filter_map(|name| put_in_place(reader, groups, name, &templates)));
+            }
+        }
+    }
     for template in templates.iter().filter(|template| !taken.contains(template.key.as_str())) {
         let name = shorten(&template.key);
         let advice = format!("write template = \"{name}\" in a zone, an aggregation or an inventory, or remove it");
@@ -61,12 +79,7 @@ fn fill<'t>(reader: &mut Reader<'_>, entry: &mut Entry, templates: &'t [Entry]) 
     let Value::Table(own) = &mut entry.node.value else { return None };
     let place = own.iter().position(|field| field.key == "template")?;
     let Entry { node, .. } = own.remove(place);
-    let wanted = reader.text("template", &node, "the name of a template")?;
-    let Some(template) = templates.iter().find(|template| template.key == wanted) else {
-        let known = templates.iter().map(|template| template.key.as_str());
-        let advice = did_you_mean(wanted, known, || "add it to [templates] or remove this".to_owned());
-        return reader.refuse(node.at, format!("unknown template \"{}\"; {advice}", shorten(wanted)));
-    };
+    let template = find(reader, "template", &node, templates)?;
     if let Value::Table(shared) = &template.node.value {
         let missing = shared.iter().filter(|field| own.iter().all(|there| there.key != field.key));
         let missing: Vec<Entry> = missing.filter(|field| field.key != "template").cloned().collect();
@@ -75,8 +88,35 @@ fn fill<'t>(reader: &mut Reader<'_>, entry: &mut Entry, templates: &'t [Entry]) 
     Some(&template.key)
 }
 
+/// Puts a template in place of its name, which is the value of a key. Returns the name.
+fn put_in_place<'t>(
+    reader: &mut Reader<'_>,
+    fields: &mut Vec<Entry>,
+    key: &str,
+    templates: &'t [Entry],
+) -> Option<&'t str> {
+    let place = fields.iter().position(|field| field.key == key)?;
+    let Some(template) = find(reader, key, &fields[place].node, templates) else {
+        fields.remove(place);
+        return None;
+    };
+    fields[place].node = template.node.clone();
+    Some(&template.key)
+}
+
+/// The template that a value names.
+fn find<'t>(reader: &mut Reader<'_>, key: &str, node: &Node, templates: &'t [Entry]) -> Option<&'t Entry> {
+    let wanted = reader.text(key, node, "the name of a template")?;
+    let found = templates.iter().find(|template| template.key == wanted);
+    found.or_else(|| {
+        let known = templates.iter().map(|template| template.key.as_str());
+        let advice = did_you_mean(wanted, known, || "add it to [templates] or remove this".to_owned());
+        reader.refuse(node.at, format!("unknown template \"{}\"; {advice}", shorten(wanted)))
+    })
+}
+
 /// Where everything within a value begins, keys included.
-fn positions(node: &Node) -> Vec<usize> {
+pub fn positions(node: &Node) -> Vec<usize> {
     let within = match &node.value {
         Value::Table(entries) => {
             entries.iter().flat_map(|entry| [vec![entry.key_at], positions(&entry.node)].concat()).collect()

@@ -59,7 +59,7 @@ pub fn read_united(
 ) -> Option<(Vec<ZonePlan>, RegionPlan)> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let none = Declared::new();
-    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none };
+    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none, rules: None };
     let mut region = context.blank(sections.server_name);
     let fields = UNITED.read(reader, &entry.node, &place, &mut region)?;
     let wanted = "a list of tables such as [{ id = \"west-1\", primaries = [\"192.0.2.1\"] }]";

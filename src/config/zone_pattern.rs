@@ -8,7 +8,12 @@ use wire::name::Name;
 
 /// Returns true if a zone has a name of this pattern, whatever its case and final dot.
 pub fn matches(pattern: &str, zone: &Name) -> bool {
-    let (pattern, zone) = (pattern.to_ascii_lowercase(), zone.to_string().to_ascii_lowercase());
+    matches_text(pattern, &zone.to_string())
+}
+
+/// The same for the text of a name, for many patterns.
+pub fn matches_text(pattern: &str, zone: &str) -> bool {
+    let (pattern, zone) = (pattern.to_ascii_lowercase(), zone.to_ascii_lowercase());
     let (mut wanted, mut labels) = (pattern.trim_end_matches('.').split('.'), zone.trim_end_matches('.').split('.'));
     loop {
         match (wanted.next(), labels.next()) {

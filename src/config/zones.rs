@@ -39,13 +39,16 @@ pub fn read_zones<'n>(reader: &mut Reader<'_>, root: &Fields<'n>, sections: &mut
     let mut found = ZonesSection::default();
     let mut drafts = Vec::new();
     let mut inventories = read_inventories(reader, root, sections);
-    root.need(reader, "zones", 0, format!("no zones; {NO_ZONES_ADVICE}"));
+    let has_catalogs = root.entry("catalogs").is_some();
+    if !has_catalogs {
+        root.need(reader, "zones", 0, format!("no zones; {NO_ZONES_ADVICE}"));
+    }
     let Some(section) = root.entry("zones") else { return found };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("zones", &section.node, "a table of zone names and addresses");
         return found;
     };
-    if entries.is_empty() {
+    if entries.is_empty() && !has_catalogs {
         reader.error(section.key_at, format!("[zones] is empty; {NO_ZONES_ADVICE}"));
     }
     let is_other = |entry: &Entry| is_tree(entry) || is_made(entry) || is_services(entry) || is_united(entry);

@@ -10,6 +10,7 @@
 //!
 //! Cost: O(configuration), and O(names × members) of regions that would change.
 
+use super::catalogs::{published_listings, put_in_force};
 use super::drain::{check_drains, services_first, whole_drains, would_take, write_names};
 use super::reload::load_identity;
 use super::sources::SourcePlan;
@@ -22,6 +23,7 @@ use crate::view::changes::ReloadChanges;
 use crate::view::handle::in_thread;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 use wire::name::Name;
 
@@ -41,8 +43,10 @@ struct ZoneForecast {
 pub async fn forecast(ways: Ways, file: Option<PathBuf>) -> Result<Reply, String> {
     let old = ways.view.config.load_full();
     let path = file.unwrap_or_else(|| old.path.clone());
+    let (before, published) = (old.clone(), ways.view.publisher.load());
     let load = move || {
-        let config = Config::load(&path).map_err(|errors| errors.to_string())?;
+        let written = Arc::new(Config::load(&path).map_err(|errors| errors.to_string())?);
+        let config = put_in_force(&written, &published_listings(&written, &published), &before.listed).config;
         let identity = load_identity(&config);
         Ok((config, identity))
     };

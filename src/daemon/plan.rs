@@ -31,7 +31,7 @@ pub fn announcers(config: &Config) -> Announcers {
         Access { rules: primaries.chain(plan.notify_from.iter().copied().map(host)).collect() }
     };
     let mut announcers = Announcers::default();
-    for plan in &config.zones {
+    for plan in config.transferred() {
         announcers.add(&plan.origin, &plan.zone, access(plan));
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
         let addresses = primaries.chain(plan.notify_from.iter().copied());
@@ -92,7 +92,7 @@ pub async fn publish_plan(
         rate_limit: Arc::new(RateLimit::new(&config.rate_limit, peers(config))),
         refusing: refusing.cloned().collect(),
         made: config.inventories.iter().flat_map(InventoryPlan::zones).cloned().collect(),
-        hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
+        hidden: config.transferred().filter(|plan| plan.is_hidden()).map(|plan| plan.zone.clone()).collect(),
         history: config.history,
         memory: Some(config.memory.unwrap_or_else(budget::host::default_budget)),
         hold_down: config.hold_down,

@@ -84,6 +84,8 @@ pub struct Probe {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     known: Results,
+    /// Resolvers of the system.
+    of_system: Vec<SocketAddr>,
     /// Plan, server name and handle of the running task.
     running: Option<(ProbePlan, Name, AbortHandle)>,
 }
@@ -91,7 +93,7 @@ pub struct Probe {
 impl Probe {
     /// Returns a probe that does nothing yet.
     pub fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Probe {
-        Probe { publisher, metrics, known: Results::default(), running: None }
+        Probe { publisher, metrics, known: Results::default(), of_system: Vec::new(), running: None }
     }
 
     /// Returns what it finds.
@@ -101,7 +103,9 @@ impl Probe {
 
     /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio
     /// runtime.
-    pub fn follow(&mut self, config: &Config, of_system: Vec<SocketAddr>) {
+    ///
+    /// Without resolvers of the system those from before are asked.
+    pub fn follow(&mut self, config: &Config, of_system: Option<Vec<SocketAddr>>) {
         let (plan, server) = (&config.probe, &config.server_name);
         if self.running.as_ref().is_some_and(|(old, name, _)| (old, name) == (plan, server)) {
             return;
@@ -125,7 +129,10 @@ impl Probe {
             memory.due = Some(at);
             due.push_back((at, zone.clone()));
         }
-        let of_system = if plan.resolvers.is_empty() { of_system } else { Vec::new() };
+        if let Some(of_system) = of_system {
+            self.of_system = of_system;
+        }
+        let of_system = if plan.resolvers.is_empty() { self.of_system.clone() } else { Vec::new() };
         let round = Arc::new(Round {
             prober: Prober::new(plan.clone(), of_system),
             plan: plan.clone(),

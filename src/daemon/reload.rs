@@ -1,4 +1,5 @@
-//! Reloads: another configuration for the running server, or the reason for refusing it.
+//! Reloads: another configuration for the running server, or the reason for refusing it. The file has one, or the same
+//! file with another version of a catalog ([`Order`]).
 //!
 //! ```text
 //!  read the file ──► bind ──► read the disk ──► orders' lock ──► check drains ──► publish ──► sources, listeners
@@ -15,6 +16,7 @@
 //!
 //! Cost: O(configuration), and O(records) of zones that are new.
 
+use super::catalogs::{InForce, published_listings, put_in_force, tell};
 use super::disk::DiskWork;
 use super::drain::check_drains;
 use super::listeners::Bound;
@@ -25,6 +27,7 @@ use super::{Daemon, RunError, audit, heard};
 use crate::config::{Config, ControlPlan};
 use crate::control::{self, ControlListener, ControlServer, Reply};
 use crate::discover::unicast::system_servers;
+use crate::keeper::PlanChanges;
 use crate::metrics::unix_seconds;
 use crate::schedule::Schedule;
 use crate::serve::tls::TlsIdentity;
@@ -51,23 +54,40 @@ pub struct Reloads {
     ending: watch::Sender<bool>,
 }
 
+/// What brings another configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The file is read again.
+    File,
+    /// The file is as it was read last; its catalogs list other zones.
+    Catalogs,
+}
+
 /// The reload that runs.
 struct Running {
+    order: Order,
     task: JoinHandle<Result<Reloaded, String>>,
     askers: Vec<oneshot::Sender<Reply>>,
 }
 
 impl Reloads {
     /// Waits for the running reload, or forever if there is none. Returns its result, and those who asked for it.
-    pub async fn finished(&mut self) -> (Result<Reloaded, String>, Vec<oneshot::Sender<Reply>>) {
+    pub async fn finished(&mut self) -> Finished {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let result = (&mut running.task).await;
+        let result = result.unwrap_or_else(|error| Err(format!("a defect has ended the reload: {error}")));
+        let order = running.order;
         let askers = self.running.take().map(|running| running.askers).unwrap_or_default();
-        (result.unwrap_or_else(|error| Err(format!("a defect has ended the reload: {error}"))), askers)
+        Finished { order, result, askers }
+    }
+
+    /// Returns true if none runs.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none()
     }
 
     /// Abandons what can be, and waits for what cannot.
-    async fn end(&mut self) -> Option<(Result<Reloaded, String>, Vec<oneshot::Sender<Reply>>)> {
+    async fn end(&mut self) -> Option<Finished> {
         self.ending.send_replace(true);
         for asker in self.next.take().into_iter().flatten() {
             // Who has gone away does not need to know.
@@ -77,6 +97,13 @@ impl Reloads {
     }
 }
 
+/// A reload that has ended, and those who asked for it.
+pub struct Finished {
+    order: Order,
+    result: Result<Reloaded, String>,
+    askers: Vec<oneshot::Sender<Reply>>,
+}
+
 /// Result of a reload, which the daemon puts into effect.
 pub struct Reloaded {
     config: Arc<Config>,
@@ -84,7 +111,8 @@ pub struct Reloaded {
     /// New schedule of audits, if it has changed.
     schedule: Option<Schedule>,
     control: Option<ControlServer>,
-    resolvers: Vec<SocketAddr>,
+    /// Resolvers of the system, if they were read.
+    resolvers: Option<Vec<SocketAddr>>,
     /// Failure after the publication, in words.
     problem: Option<String>,
 }
@@ -95,23 +123,38 @@ impl Daemon {
         if self.reloads.running.is_some() {
             self.reloads.next.get_or_insert_default().extend(asker);
         } else {
-            self.start_reload(asker.into_iter().collect());
+            self.start_reload(Order::File, asker.into_iter().collect());
         }
     }
 
+    /// Puts into force what catalogs list now. No reload must be running.
+    pub(super) fn follow_catalogs(&mut self) {
+        self.start_reload(Order::Catalogs, Vec::new());
+    }
+
     /// Starts a reload.
-    fn start_reload(&mut self, askers: Vec<oneshot::Sender<Reply>>) {
-        self.manager.reloading();
+    fn start_reload(&mut self, order: Order, askers: Vec<oneshot::Sender<Reply>>) {
+        if order == Order::File {
+            self.manager.reloading();
+        }
         let old = self.ways.view.config.load_full();
-        let reload = Reload { old, ways: self.ways.clone(), disk: self.disk.clone() };
+        self.catalogs.note(&old);
+        let reload = Reload { order, old, ways: self.ways.clone(), disk: self.disk.clone() };
         let task = tokio::spawn(reload.run(self.reloads.ending.subscribe()));
-        self.reloads.running = Some(Running { task, askers });
+        self.reloads.running = Some(Running { order, task, askers });
     }
 
     /// Puts the result of a reload into effect, answers those who asked, and begins the next one if somebody waits for
     /// it.
-    pub(super) fn end_reload(&mut self, result: Result<Reloaded, String>, askers: Vec<oneshot::Sender<Reply>>) {
+    pub(super) fn end_reload(&mut self, Finished { order, result, askers }: Finished) {
         let reply = match result.and_then(|reloaded| self.adopt(reloaded)) {
+            // What has changed has been told; nobody asks.
+            Ok(_) if order == Order::Catalogs => Reply::failure(String::new()),
+            Err(error) if order == Order::Catalogs => {
+                tracing::error!(%error, "catalogs not followed");
+                self.catalogs.note_failure();
+                Reply::failure(error)
+            }
             Ok(changes) => {
                 self.ways.view.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
@@ -128,14 +171,14 @@ impl Daemon {
             let _ = asker.send(reply.clone());
         }
         if let Some(askers) = self.reloads.next.take() {
-            self.start_reload(askers);
+            self.start_reload(Order::File, askers);
         }
     }
 
     /// Ends reloads with the server: one that is published is finished.
     pub(super) async fn end_reloads(&mut self) {
-        if let Some((result, askers)) = self.reloads.end().await {
-            self.end_reload(result, askers);
+        if let Some(finished) = self.reloads.end().await {
+            self.end_reload(finished);
         }
     }
 
@@ -143,6 +186,7 @@ impl Daemon {
     fn adopt(&mut self, reloaded: Reloaded) -> Result<ReloadChanges, String> {
         let Reloaded { config, changes, schedule, control, resolvers, mut problem } = reloaded;
         self.probe.follow(&config, resolvers);
+        tell(&config, &self.ways.view.config.load(), &self.ways.view.metrics);
         if let Some(schedule) = schedule {
             self.schedule = schedule;
         }
@@ -170,6 +214,7 @@ impl Daemon {
 
 /// One reload, with what it needs of the server.
 struct Reload {
+    order: Order,
     old: Arc<Config>,
     ways: Ways,
     disk: DiskWork,
@@ -177,13 +222,18 @@ struct Reload {
 
 /// All that a publication needs; nobody has seen any of it yet.
 struct Prepared {
-    config: Arc<Config>,
+    in_force: InForce,
+    opened: Option<Opened>,
+    remains: Remains,
+    turn: OwnedMutexGuard<()>,
+}
+
+/// What was opened and read for another file.
+struct Opened {
     bound: Bound,
     control: Option<ControlServer>,
     schedule: Option<Schedule>,
     resolvers: Vec<SocketAddr>,
-    remains: Remains,
-    turn: OwnedMutexGuard<()>,
 }
 
 /// Configuration, certificate and control socket, as read and made on disk.
@@ -207,6 +257,34 @@ impl Reload {
 
     /// The steps that change nothing.
     async fn prepare(&self) -> Result<Prepared, String> {
+        let (written, opened) = match self.order {
+            Order::Catalogs => (self.old.written(), None),
+            Order::File => {
+                let (config, opened) = self.open().await?;
+                (config, Some(opened))
+            }
+        };
+        let (store, published) = (self.ways.view.store.clone(), self.ways.view.publisher.load());
+        let (old, loading) = (self.old.clone(), self.ways.loading.clone());
+        let read = move || {
+            let in_force = put_in_force(&written, &published_listings(&written, &published), &old.listed);
+            let remains = restore(store.as_deref(), &in_force.config, &published, &in_force.fresh, loading.as_deref());
+            (in_force, remains)
+        };
+        let read = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
+        let (in_force, mut remains) = read.map_err(|error| error.to_string())?;
+        let config = &in_force.config;
+        remains.heard = heard::ask(config, self.ways.view.store.as_deref(), &self.ways.view.publisher.load()).await;
+        let turn = self.ways.turn.clone().lock_owned().await;
+        // A drain cannot be wrong for what a catalog lists; it only has nothing to do.
+        if opened.is_some() {
+            check_drains(&self.ways.keeper, config).await?;
+        }
+        Ok(Prepared { in_force, opened, remains, turn })
+    }
+
+    /// Reads the file and opens what it names.
+    async fn open(&self) -> Result<(Arc<Config>, Opened), String> {
         let old = self.old.clone();
         let found = self.disk.run("read the configuration", Some(DISK_PATIENCE), move || find(&old)).await;
         let ReadConfiguration { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
@@ -218,16 +296,7 @@ impl Reload {
         let same_schedule = (&config.audit, &config.server_name) == (&self.old.audit, &self.old.server_name);
         let schedule =
             if same_schedule { None } else { Some(audit::start_schedule(&config, &self.ways.view.sources).await?) };
-        let config = Arc::new(config);
-        let (store, plan, published) = (self.ways.view.store.clone(), config.clone(), self.ways.view.publisher.load());
-        let loading = self.ways.loading.clone();
-        let read = move || restore(store.as_deref(), &plan, &published, loading.as_deref());
-        let remains = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
-        let mut remains = remains.map_err(|error| error.to_string())?;
-        remains.heard = heard::ask(&config, self.ways.view.store.as_deref(), &self.ways.view.publisher.load()).await;
-        let turn = self.ways.turn.clone().lock_owned().await;
-        check_drains(&self.ways.keeper, &config).await?;
-        Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
+        Ok((Arc::new(config), Opened { bound, control, schedule, resolvers }))
     }
 
     /// Lets those open the running control socket who may now.
@@ -243,25 +312,42 @@ impl Reload {
 
     /// The steps that everybody sees.
     async fn finish(self, prepared: Prepared) -> Result<Reloaded, String> {
-        let Prepared { config, bound, control, schedule, resolvers, remains, turn } = prepared;
-        let Handle { publisher, metrics, sources, notifier, .. } = &self.ways.view;
-        let published = publisher.load();
-        let plan = publish_plan(&self.ways.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
+        let Prepared { in_force: InForce { config, without, .. }, opened, remains, turn } = prepared;
+        let sources = &self.ways.view.sources;
+        if let Some(without) = &without {
+            // Zones that start anew are away for a moment, with their sources.
+            self.publish(without, Remains::default()).await?;
+        }
+        let primaries_changed = sources.changed(&config);
+        let plan = self.publish(&config, remains).await?;
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
-        let is_admitted_anew = control.is_none() && config.control != self.old.control;
-        changes.control = (control.is_some() || is_admitted_anew).then(|| config.control.socket.clone());
-        changes.primaries_changed = sources.changed(&config);
-        self.ways.notify.set_announcers(announcers(&config));
-        notifier.set_targets(config.targets.clone());
-        sources.replace(&config, &self.ways.keeper, publisher, metrics, &self.ways.roots);
-        // What is in service already cannot fail any more; a thread that the system denies is the one exception.
-        let adopted = self.ways.listeners.lock().await.adopt(&config, bound);
+        changes.primaries_changed = primaries_changed;
+        let mut opened_control = None;
+        let (mut schedule, mut resolvers, mut problem) = (None, None, None);
+        if let Some(opened) = opened {
+            // What is in service already cannot fail any more; a thread that the system denies is the one exception.
+            let adopted = self.ways.listeners.lock().await.adopt(&config, opened.bound);
+            problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
+            (opened_control, schedule, resolvers) = (opened.control, opened.schedule, Some(opened.resolvers));
+        }
         drop(turn);
-        let mut problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
+        let is_admitted_anew = opened_control.is_none() && config.control != self.old.control;
+        changes.control = (opened_control.is_some() || is_admitted_anew).then(|| config.control.socket.clone());
         if is_admitted_anew && let Err(error) = self.admit(&config).await {
             problem.get_or_insert(format!("reloaded, but the control socket is as it was: {error}"));
         }
-        Ok(Reloaded { config, changes, schedule, control, resolvers, problem })
+        Ok(Reloaded { config, changes, schedule, control: opened_control, resolvers, problem })
+    }
+
+    /// Publishes a configuration and starts its sources.
+    async fn publish(&self, config: &Arc<Config>, remains: Remains) -> Result<PlanChanges, String> {
+        let Handle { publisher, metrics, sources, notifier, .. } = &self.ways.view;
+        let published = publisher.load();
+        let plan = publish_plan(&self.ways.keeper, config, remains, &published).await.ok_or("the keeper has ended")?;
+        self.ways.notify.set_announcers(announcers(config));
+        notifier.set_targets(config.targets.clone());
+        sources.replace(config, &self.ways.keeper, publisher, metrics, &self.ways.roots);
+        Ok(plan)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Restoration of the zones and histories that an earlier run of the program left on disk, before anything is served.
 
 use super::RunError;
+use super::catalogs::{put_in_force, read_listings};
 use crate::config::Config;
+use crate::config::listed::ListedZones;
 use crate::metrics::Metrics;
 use crate::publish::Published;
 use crate::state::{self, Restored, StateError, Store};
 use crate::view::loading::Loading;
 use crate::zone::History;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::name::Name;
@@ -44,14 +46,23 @@ pub struct Remains {
 
 /// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time,
 /// which `loading` shows.
-pub fn restore(store: Option<&Store>, config: &Config, published: &Published, loading: Option<&Loading>) -> Remains {
+///
+/// Nothing is read of `fresh` zones.
+pub fn restore(
+    store: Option<&Store>,
+    config: &Config,
+    published: &Published,
+    fresh: &HashSet<Name>,
+    loading: Option<&Loading>,
+) -> Remains {
     let Some(store) = store else { return Remains::default() };
     let origins: HashMap<&Name, &Name> = config.zones.iter().map(|plan| (&plan.zone, &plan.origin)).collect();
     let load = |zone: &Name| {
         let _shown = loading.map(|loading| loading.read_file(zone));
         store.load_as(zone, origins.get(zone).unwrap_or(&zone))
     };
-    let zones = config.source_zones().filter(|zone| published.get(zone).is_none());
+    let is_new = |zone: &&Name| published.get(zone).is_none() && !fresh.contains(*zone);
+    let zones = config.source_zones().filter(is_new);
     if published.generation > 0 {
         // A region that comes while the program runs begins anew.
         return Remains { zones: in_threads(zones.collect(), load), ..Remains::default() };
@@ -60,6 +71,18 @@ pub fn restore(store: Option<&Store>, config: &Config, published: &Published, lo
     let pinned = regions.clone().filter(|region| pins.iter().any(|pin| pin.region == **region));
     let zones = in_threads(zones.chain(pinned).collect(), load);
     Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))), ..Remains::default() }
+}
+
+/// Reads at start the catalogs that an earlier run left and the zones that they list, and all other zones. Returns the
+/// configuration with those zones.
+pub fn restore_all(store: Option<&Store>, written: &Arc<Config>, loading: Option<&Loading>) -> (Arc<Config>, Remains) {
+    let names = written.catalogs.iter().map(|source| &source.way.zone);
+    let catalogs: HashMap<Name, Restored> = names.filter_map(|name| Some((name.clone(), store?.load(name)?))).collect();
+    let listings = read_listings(catalogs.iter().map(|(name, restored)| (name, &*restored.zone)));
+    let config = put_in_force(written, &listings, &ListedZones::default()).config;
+    let mut remains = restore(store, &config, &Published::default(), &catalogs.keys().cloned().collect(), loading);
+    remains.zones.extend(catalogs);
+    (config, remains)
 }
 
 /// Reads an item for each name, several at a time.

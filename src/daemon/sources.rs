@@ -98,7 +98,7 @@ pub enum SourcePlan<'p> {
 impl<'p> SourcePlan<'p> {
     /// Returns the plans of all sources of a configuration.
     pub fn all(config: &'p Config) -> impl Iterator<Item = SourcePlan<'p>> {
-        let zones = config.zones.iter().map(SourcePlan::Primaries);
+        let zones = config.transferred().map(SourcePlan::Primaries);
         let made = config.trees.iter().map(SourcePlan::Tree);
         let made = made.chain(config.inventories.iter().map(SourcePlan::Inventory));
         zones.chain(made).chain(config.services.iter().map(SourcePlan::Services))

@@ -3,6 +3,7 @@
 //! Invariant: every way to fail has exactly one label, and labels never change between versions.
 
 use crate::budget::Excess;
+use crate::catalog::listing::ListingError;
 use crate::client::ClientError;
 use crate::zone::ZoneError;
 use hickory_client::NetError;
@@ -95,6 +96,8 @@ pub enum TransferError {
     TooManyMessages(u64),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
     Regressed { ours: Serial, theirs: Serial },
+    #[error("{0}; the zones of the catalog before go on being served")]
+    Catalog(#[from] ListingError),
     #[error("the response cannot be trusted: {}{}", .0, tsig_advice(.0))]
     Tsig(#[from] TsigError),
     #[error("the poll failed: {0}")]
@@ -140,6 +143,7 @@ impl TransferError {
             TransferError::Memory(_) => "memory",
             TransferError::Regressed { .. } => "regressed",
             TransferError::Tsig(error) => error.reason(),
+            TransferError::Catalog(_) => "catalog",
             TransferError::Poll(_) => "poll",
             TransferError::Stopped => "stopped",
         }

@@ -16,12 +16,20 @@
 //! minutes, CNS serves an empty zone whose serial is the clock; a zone that was emptied keeps the serial at which that
 //! happened.
 //!
-//! Cost: O(1); versions know how many names they have.
+//! A catalog (RFC 9432) is judged by the zones that it takes away, however few: a version without some of them is adopted
+//! when a second transfer, at least `confirm_after` later, takes away no others. One that takes away `hold_share` of the
+//! zones or more, or all, is adopted at the word of an operator only. Again the most zones of late count, so that
+//! several small steps are as one.
+//!
+//! Cost: O(1), versions know how many names they have; for a catalog O(zones).
 
+use crate::catalog::listing::Listing;
 use crate::source::WakeKind;
 use crate::transfer::plan::Limits;
+use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::Instant;
+use wire::name::Name;
 use wire::serial::Serial;
 
 /// Fewer names than these may always go; small zones change by large shares.
@@ -31,7 +39,7 @@ pub const LEAST_LOSS: u64 = 10;
 const LOOK_BACK: u32 = 10;
 
 /// A version that waits for confirmation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub serial: Serial,
     /// Names with records in the version that waits.
@@ -40,9 +48,19 @@ pub struct Held {
     pub served_names: u64,
     /// The most names with records that were served of late.
     pub peak_names: u64,
+    /// The zones that it takes away, if it is a catalog.
+    pub leaving: Option<Leaving>,
     /// The request that brought it, to be repeated.
     pub kind: WakeKind,
     since: Instant,
+}
+
+/// Zones that a version of a catalog takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    pub zones: HashSet<Name>,
+    /// True if they are so many that no second transfer confirms it.
+    pub needs_operator: bool,
 }
 
 /// Decision about a transferred version.
@@ -97,7 +115,13 @@ impl Guard {
 
     /// Returns when the held version is to be confirmed.
     pub fn due(&self, limits: &Limits) -> Option<Instant> {
-        self.held.as_ref().map(|held| held.since + limits.confirm_after)
+        let held = self.held.as_ref().filter(|_| !self.needs_operator());
+        held.map(|held| held.since + limits.confirm_after)
+    }
+
+    /// Returns true if the version that waits is adopted at the word of an operator only.
+    pub fn needs_operator(&self) -> bool {
+        self.held.as_ref().and_then(|held| held.leaving.as_ref()).is_some_and(|leaving| leaving.needs_operator)
     }
 
     /// Forgets the version that waits.
@@ -137,7 +161,42 @@ impl Guard {
             }
             since = held.since;
         }
-        self.held = Some(Held { serial, names, served_names, peak_names, kind, since });
+        self.held = Some(Held { serial, names, served_names, peak_names, leaving: None, kind, since });
+        Verdict::Hold
+    }
+
+    /// Judges a version of a catalog that would replace one with other members.
+    pub fn judge_catalog(
+        &mut self,
+        served: &Listing,
+        (serial, listing): (Serial, &Listing),
+        kind: WakeKind,
+        (limits, hold_share): (&Limits, f64),
+        now: Instant,
+    ) -> Verdict {
+        let [names, served_names] = [listing, served].map(|listing| listing.len() as u64);
+        let peak_names = self.peak.note(served_names, limits.confirm_after.saturating_mul(LOOK_BACK), now);
+        let zones = listing.lost_since(served);
+        if zones.is_empty() {
+            self.held = None;
+            return Verdict::Adopt;
+        }
+        let lost = (zones.len() as u64).max(peak_names.saturating_sub(names));
+        let needs_operator = zones.len() == served.len() || lost as f64 >= peak_names as f64 * hold_share;
+        let agrees = |held: &Held| {
+            let leaves_no_others = |leaving: &Leaving| zones.is_subset(&leaving.zones);
+            !held.serial.newer_than(serial) && held.leaving.as_ref().is_some_and(leaves_no_others)
+        };
+        let mut since = now;
+        if let Some(held) = self.held.as_ref().filter(|held| agrees(held)) {
+            if !needs_operator && now.duration_since(held.since) >= limits.confirm_after {
+                self.held = None;
+                return Verdict::Adopt;
+            }
+            since = held.since;
+        }
+        let leaving = Some(Leaving { zones, needs_operator });
+        self.held = Some(Held { serial, names, served_names, peak_names, leaving, kind, since });
         Verdict::Hold
     }
 }
@@ -145,6 +204,7 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::{CatalogPlan, build};
 
     const LATER: Duration = Duration::from_secs(11);
 
@@ -218,6 +278,51 @@ mod tests {
         assert_eq!(judge(&mut guard, 5, 6, 5, now + 60 * LATER), Verdict::Adopt, "the zone is back");
         assert_eq!(judge(&mut guard, 5, 7, 1, now), Verdict::Hold);
         assert_eq!(judge(&mut guard, 5, 7, 1, now + LATER), Verdict::Adopt);
+    }
+
+    /// A listing of zones with these numbers.
+    fn listing(zones: std::ops::Range<u32>) -> Listing {
+        let origin = Name::parse("cat.test").unwrap();
+        let members: Vec<Name> = zones.map(|zone| Name::parse(&format!("z{zone}.test")).unwrap()).collect();
+        let plan = CatalogPlan { server_name: origin.clone(), origin };
+        Listing::read(&build(&plan, &members, Serial(1), None).zone, 1000).unwrap()
+    }
+
+    /// Judges one catalog after another, each in place of the served one.
+    fn judge_catalog(guard: &mut Guard, served: &Listing, serial: u32, new: &Listing, now: Instant) -> Verdict {
+        guard.judge_catalog(served, (Serial(serial), new), WakeKind::Refresh, (&Limits::default(), 0.5), now)
+    }
+
+    #[test]
+    fn a_catalog_that_takes_a_zone_away_is_confirmed() {
+        let (mut guard, now, all) = (Guard::default(), Instant::now(), listing(0..10));
+        assert_eq!(judge_catalog(&mut guard, &all, 1, &listing(0..11), now), Verdict::Adopt, "more");
+        assert_eq!(judge_catalog(&mut guard, &all, 2, &listing(1..11), now), Verdict::Hold);
+        assert!(!guard.needs_operator() && guard.due(&Limits::default()).is_some());
+        assert_eq!(judge_catalog(&mut guard, &all, 2, &listing(1..11), now), Verdict::Hold, "too early");
+        assert_eq!(judge_catalog(&mut guard, &all, 3, &listing(2..11), now + LATER), Verdict::Hold, "another one");
+        assert_eq!(judge_catalog(&mut guard, &all, 4, &listing(1..12), now + 2 * LATER), Verdict::Adopt);
+        assert_eq!(judge_catalog(&mut guard, &all, 5, &listing(1..10), now), Verdict::Hold);
+        assert_eq!(judge_catalog(&mut guard, &all, 6, &all, now), Verdict::Adopt, "it is back");
+        assert!(guard.held().is_none());
+    }
+
+    #[test]
+    fn a_catalog_that_takes_many_zones_away_waits_for_an_operator() {
+        let (mut guard, mut now, all) = (Guard::default(), Instant::now(), listing(0..10));
+        for serial in 1..10 {
+            assert_eq!(judge_catalog(&mut guard, &all, serial, &listing(0..5), now), Verdict::Hold, "half");
+            assert!(guard.needs_operator() && guard.due(&Limits::default()).is_none());
+            now += LATER;
+        }
+        guard.accept();
+        // Step by step.
+        assert_eq!(judge_catalog(&mut guard, &all, 1, &listing(0..6), now), Verdict::Hold);
+        assert_eq!(judge_catalog(&mut guard, &all, 1, &listing(0..6), now + LATER), Verdict::Adopt);
+        assert_eq!(judge_catalog(&mut guard, &listing(0..6), 2, &listing(0..5), now + LATER), Verdict::Hold);
+        assert!(guard.needs_operator(), "half of those of late");
+        assert_eq!(judge_catalog(&mut guard, &listing(0..1), 3, &listing(0..0), now), Verdict::Hold);
+        assert!(guard.needs_operator(), "all of them");
     }
 
     #[test]

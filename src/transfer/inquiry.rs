@@ -211,6 +211,7 @@ mod tests {
             ixfr: true,
             timers: TimerBounds::default(),
             limits: Limits { connect_timeout: patience, ..Limits::default() },
+            catalog: None,
         };
         let _timers = take_all(|| turns.called_poll(address)).await;
         assert_eq!(ask_end(&plan, 0, &turns).await, Some(SERIAL), "beside timers");

@@ -59,11 +59,26 @@ pub struct ZonePlan {
     pub ixfr: bool,
     pub timers: TimerBounds,
     pub limits: Limits,
+    /// Limits on what the zone may list, if it is a catalog whose zones are to be served (RFC 9432).
+    pub catalog: Option<CatalogLimits>,
+}
+
+/// Limits on what a catalog may list, and on what it may take away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CatalogLimits {
+    pub max_members: usize,
+    /// A version that takes away this share of the members or more, or all, waits for an operator.
+    pub hold_share: f64,
 }
 
 impl ZonePlan {
     /// Returns true for a member of a zone, which is not served under its own name.
     pub fn is_member(&self) -> bool {
         self.zone != self.origin
+    }
+
+    /// Returns true if no client is answered from the zone: it is a part of another one, or a list of zones.
+    pub fn is_hidden(&self) -> bool {
+        self.is_member() || self.catalog.is_some()
     }
 }

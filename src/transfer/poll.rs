@@ -26,6 +26,21 @@ pub async fn poll(zone: &Name, primary: &Server, patience: Duration) -> Result<S
     {
         return read_serial(zone, &response);
     }
+    ask_tcp(zone, primary, patience, &question).await
+}
+
+/// Asks a primary for the serial of a catalog, over TCP alone: Knot answers for catalogs there only.
+pub async fn poll_catalog(catalog: &Name, primary: &Server, patience: Duration) -> Result<Serial, TransferError> {
+    ask_tcp(catalog, primary, patience, &Question::new(catalog, RecordType::SOA, Role::Authority)).await
+}
+
+/// Asks over TCP.
+async fn ask_tcp(
+    zone: &Name,
+    primary: &Server,
+    patience: Duration,
+    question: &Question,
+) -> Result<Serial, TransferError> {
     match timeout(patience, question.ask_tcp(primary, patience)).await {
         Ok(response) => read_serial(zone, &response?),
         Err(_) => Err(TransferError::Timeout(Phase::Message)),

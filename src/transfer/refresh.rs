@@ -29,8 +29,10 @@ mod round;
 mod tests;
 mod turns;
 mod unheard;
+mod verdict;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
+use crate::catalog::listing::Listing;
 use crate::client::random_id;
 use crate::publish::State;
 use crate::source::requests::Call;
@@ -39,7 +41,7 @@ use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
 use crate::transfer::doubt::Remaining;
 use crate::transfer::error::TransferError;
-use crate::transfer::guard::{Guard, Verdict};
+use crate::transfer::guard::Guard;
 use crate::transfer::ixfr::Manner;
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
@@ -181,6 +183,8 @@ impl Task {
                     let none = timers.retry_min.max(timers::LEAST_PAUSE);
                     soa.map_or(none, |soa| timers::after_success(zone, &soa, timers))
                 }
+                // Nothing but an operator or another version changes anything then.
+                Ok(Refreshed::Held(_)) if self.guard.needs_operator() => timers.retry_max.max(timers::LEAST_PAUSE),
                 Ok(Refreshed::Held(_)) => self.plan.limits.confirm_after.max(timers::LEAST_PAUSE),
                 Err(_) => {
                     self.failures = self.failures.saturating_add(1);
@@ -295,7 +299,11 @@ impl Task {
     /// Asks a primary for its serial and compares it with ours.
     async fn poll(&self, index: usize, answers: &mut Answers) -> Result<(Serial, Ours), TransferError> {
         let (zone, primary) = (&self.plan.origin, &self.plan.primaries[index]);
-        let theirs = poll::poll(zone, primary, self.plan.limits.connect_timeout).await?;
+        let patience = self.plan.limits.connect_timeout;
+        let theirs = match self.plan.catalog {
+            Some(_) => poll::poll_catalog(zone, primary, patience).await?,
+            None => poll::poll(zone, primary, patience).await?,
+        };
         self.accounts.note_serial(index, theirs);
         let ours = self.ours();
         match ours.serial {
@@ -387,6 +395,10 @@ impl Task {
             Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
+            // Whoever writes catalogs does not commit them name by name.
+            Received::Full(_, loader) if self.plan.catalog.is_some() => {
+                (Kind::Axfr, Some(Version::load(loader, ours.base.clone(), Mixed::No).await?))
+            }
             Received::Full(_, loader) => {
                 let end = inquiry::ask_end(&self.plan, index, &self.turns).await;
                 let mixed = Mixed::after_copy(serial, end);
@@ -401,7 +413,12 @@ impl Task {
                 (Kind::Ixfr, Some(version))
             }
         };
-        Ok(Candidate { kind, serial, traffic, ours, version, remaining, has_moved })
+        // A broken catalog must not be followed, whoever says so.
+        let listing = match (&version, self.plan.catalog) {
+            (Some(version), Some(limits)) => Some(Listing::read(&version.loaded.zone, limits.max_members)?),
+            _ => None,
+        };
+        Ok(Candidate { kind, serial, traffic, ours, version, listing, remaining, has_moved })
     }
 
     /// Adopts a version, unless it has to wait.
@@ -412,26 +429,13 @@ impl Task {
         candidate: Candidate,
         heard: Instant,
     ) -> Result<Refreshed, TransferError> {
-        let Candidate { kind, serial: theirs, traffic, ours, version, .. } = candidate;
+        let Candidate { kind, serial: theirs, traffic, ours, version, listing, .. } = candidate;
         let Some(version) = version else {
             self.accounts.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
             let sent = self.send(News::Current, heard).await;
             return Ok(if sent { Refreshed::Repeated(theirs) } else { Refreshed::Ended });
         };
-        let (names, served) = (version.loaded.zone.owners, ours.base.as_ref().map_or(0, |zone| zone.owners));
-        let limits = &self.plan.limits;
-        if wake == (WakeKind::Retransfer { accept: true }) {
-            self.guard.accept();
-        } else if self.guard.judge(served, (theirs, names), wake, limits, Instant::now()) == Verdict::Hold {
-            let peak = self.guard.held().map_or(0, |held| held.peak_names);
-            let peak = if peak > served { format!(" and an earlier one had {peak}") } else { String::new() };
-            let text = format!(
-                "serial {theirs} is held back: {names} names with records, the served version has {served}{peak}; it is \
-                 transferred again in {:?}, or adopt it now with an accepted retransfer",
-                limits.confirm_after
-            );
-            warn!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), "{text}");
-            self.accounts.note_result(index, format!("serial {theirs} received, held back"));
+        if let Some(text) = self.judge(index, wake, (&version.loaded.zone, listing), ours.base.as_deref()) {
             return Ok(Refreshed::Held(text));
         }
         let records = version.loaded.zone.records;
@@ -530,6 +534,8 @@ struct Candidate {
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
+    /// What the version lists, if it is that of a catalog.
+    listing: Option<Listing>,
     /// Account of removals in doubt.
     remaining: Remaining,
     /// The primary had another serial at the end of a copy than at its beginning, or none.

@@ -66,13 +66,39 @@ pub struct PrimaryStatus {
 #[schemars(rename = "HeldTransfer")]
 pub struct HeldStatus {
     pub serial: Serial,
+    /// Names with records; for a catalog the zones that it lists.
     pub names: u64,
     pub served_names: u64,
+    /// For a catalog: the number of zones that would leave.
+    pub leaving: Option<usize>,
+    /// True if it is adopted at the word of an operator only.
+    pub needs_operator: bool,
 }
 
 impl From<&Held> for HeldStatus {
     fn from(held: &Held) -> HeldStatus {
-        HeldStatus { serial: held.serial, names: held.names, served_names: held.served_names }
+        let leaving = held.leaving.as_ref();
+        HeldStatus {
+            serial: held.serial,
+            names: held.names,
+            served_names: held.served_names,
+            leaving: leaving.map(|leaving| leaving.zones.len()),
+            needs_operator: leaving.is_some_and(|leaving| leaving.needs_operator),
+        }
+    }
+}
+
+impl HeldStatus {
+    /// In words.
+    pub fn describe(&self) -> String {
+        let HeldStatus { serial, names, served_names, leaving, needs_operator } = *self;
+        match leaving {
+            None => format!("serial {serial} held back: {names} names instead of {served_names}"),
+            Some(leaving) => {
+                let of = format!("serial {serial} held back: {leaving} of {served_names} listed zones would leave");
+                if needs_operator { format!("{of}, retransfer --accept lets them go") } else { of }
+            }
+        }
     }
 }
 

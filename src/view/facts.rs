@@ -77,6 +77,17 @@ impl Facts {
             let dropped = count(conflict.dropped, "record", "records");
             facts.tell(format_args!("  {name} {}: {dropped} dropped", conflict.kind.label()));
         }
+        if let Some(catalog) = &report.listed_by {
+            facts.tell(format_args!("listed by catalog {catalog}"));
+            facts.show("listed by", Value::Text(catalog.to_string()));
+        }
+        if let Some(lists) = &report.lists {
+            facts.tell(format_args!("catalog of {}", count(lists.zones, "zone", "zones")));
+            facts.show("lists", Value::Number(lists.zones as u64));
+            for refused in &lists.refused {
+                facts.tell(format_args!("lists {} in vain: {}", refused.zone, refused.reason));
+            }
+        }
         match &report.source {
             Some(SourceStatus::Primaries(source)) => facts.tell_transfers(report, source),
             Some(SourceStatus::Tree(source)) => facts.text += &Facts::of_tree(report, source).text,

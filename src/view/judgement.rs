@@ -22,6 +22,9 @@ use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use wire::name::Name;
 
+/// Zones that a catalog lists in vain of which there are notes.
+const LISTED_IN_VAIN: usize = 10;
+
 /// Note of something that an operator should know.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Note {
@@ -233,6 +236,13 @@ fn collect_notes(report: &Report) -> Vec<Note> {
     }
     for episode in &report.rate_limited {
         add(Grade::Warn, "rate limit", About::Own("clients"), describe_episode(episode));
+    }
+    for zone in &report.zones {
+        let refused = zone.lists.iter().flat_map(|lists| &lists.refused);
+        for refused in refused.take(LISTED_IN_VAIN) {
+            let text = format!("{} is listed in vain: {}", short(&refused.zone), refused.reason);
+            add(Grade::Warn, "catalog", About::Zone(zone.kept.zone.clone()), text);
+        }
     }
     for report in &report.name_servers {
         // What could not be found out is on the zone's page.

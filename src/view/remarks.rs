@@ -13,7 +13,7 @@ use crate::source::inventory::InventoryStatus;
 use crate::source::inventory::status::Reading;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
-use crate::transfer::{self, RegressionStatus};
+use crate::transfer::{self, HeldStatus, RegressionStatus};
 use std::collections::HashSet;
 use wire::name::Name;
 
@@ -73,7 +73,12 @@ pub fn region_remarks(report: &Report, RegionReport { kept: region, sizes, .. }:
 pub fn zone_remarks(report: &Report, zone: &ZoneReport) -> String {
     let faults = counted(report.faults_of(&zone.kept.zone), "fault of NS", "faults of NS");
     let of_source = Some(remarks(zone)).filter(|remarks| !remarks.is_empty());
-    let remarks = [of_source, zone.sizes.remark(), faults];
+    let lists = zone.lists.as_ref().map(|lists| {
+        let refused = counted(lists.refused.len(), "another refused", "others refused");
+        let refused = refused.map(|refused| format!(", {refused}")).unwrap_or_default();
+        format!("catalog of {}{refused}", count(lists.zones, "zone", "zones"))
+    });
+    let remarks = [lists, of_source, zone.sizes.remark(), faults];
     remarks.into_iter().flatten().collect::<Vec<String>>().join("; ")
 }
 
@@ -97,10 +102,7 @@ fn transfer_remarks(source: &transfer::Status, is_first: bool) -> String {
     if is_first && source.failures == 0 && remarks.is_empty() {
         remarks.push("waits for its first transfer".to_owned());
     }
-    if let Some(held) = &source.held {
-        remarks
-            .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
-    }
+    remarks.extend(source.held.as_ref().map(HeldStatus::describe));
     remarks.extend(source.regression.as_ref().map(RegressionStatus::describe));
     match source.doubts.records {
         0 => {}

@@ -11,6 +11,7 @@ use super::rates::QueryRates;
 use super::sizes::SizesReport;
 use super::steering::SteeringReport;
 use crate::budget::Usage;
+use crate::config::Config;
 use crate::daemon::probe::ProbeReport;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, RegionStatus, ZoneStatus};
@@ -141,8 +142,47 @@ pub struct ZoneReport {
     pub kept: ZoneStatus,
     pub sizes: SizesReport,
     pub source: Option<SourceStatus>,
+    /// The catalog of a primary that lists the zone, if it is served for that.
+    pub listed_by: Option<Name>,
+    /// What the zone lists, if it is such a catalog.
+    pub lists: Option<ListsReport>,
     #[serde(flatten)]
     pub outward: Outward,
+}
+
+/// What a catalog of a primary lists.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Lists")]
+pub struct ListsReport {
+    /// Number of zones that are served because it lists them.
+    pub zones: usize,
+    /// Zones that it lists in vain.
+    pub refused: Vec<RefusedReport>,
+}
+
+/// A zone that a catalog lists in vain.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RefusedZone")]
+pub struct RefusedReport {
+    pub zone: Name,
+    pub reason: String,
+}
+
+impl ListsReport {
+    /// What each catalog of a configuration lists. O(zones)
+    fn of_all(config: &Config) -> HashMap<Name, ListsReport> {
+        let nothing = ListsReport { zones: 0, refused: Vec::new() };
+        let mut lists: HashMap<Name, ListsReport> =
+            config.catalogs.iter().map(|source| (source.way.zone.clone(), nothing.clone())).collect();
+        for listed in config.listed.zones.values() {
+            lists.entry(listed.catalog.clone()).and_modify(|lists| lists.zones += 1);
+        }
+        for refused in &config.listed.refused {
+            let told = RefusedReport { zone: refused.zone.clone(), reason: refused.reason.to_string() };
+            lists.entry(refused.catalog.clone()).and_modify(|lists| lists.refused.push(told));
+        }
+        lists
+    }
 }
 
 impl ZoneReport {
@@ -225,10 +265,13 @@ impl Report {
         let regions = regions.map(region).collect();
         let mut drains = kept.drains;
         drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
+        let mut lists = ListsReport::of_all(&config);
         let zones = kept.zones.into_iter().filter(|zone| wanted(&zone.zone));
         let zone = |kept: ZoneStatus| {
             let name = &kept.zone;
-            ZoneReport { sizes: sizes(name), source: sources.remove(name), outward: outward(name), kept }
+            let listed_by = config.listed.zones.get(name).map(|listed| listed.catalog.clone());
+            let (source, lists) = (sources.remove(name), lists.remove(name));
+            ZoneReport { sizes: sizes(name), source, listed_by, lists, outward: outward(name), kept }
         };
         let zones = zones.map(zone).collect();
         let catalog = config.catalog.as_ref().map(|plan| &plan.origin).filter(|origin| wanted(origin));

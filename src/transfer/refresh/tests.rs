@@ -74,6 +74,7 @@ impl Bench {
             ixfr: true,
             timers: TimerBounds::default(),
             limits: Limits { per_primary: 1, message_timeout: PATIENCE, ..Limits::default() },
+            catalog: None,
         };
         let (metrics, budget) = (Arc::new(Metrics::new()), Arc::new(Budget::default()));
         let common = Common::start(Times::default(), metrics.clone());
