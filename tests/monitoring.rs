@@ -119,6 +119,7 @@ causes! {
         "CnsRegionIncomplete" "CnsZoneNotServed" "CnsServerFailures";
     a_replica_that_misses_changes_fires_as_behind: "CnsReplicaBehind";
     a_zone_that_is_held_back_fires_until_it_is_accepted: "CnsTransferHeldBack";
+    a_catalog_that_lists_in_vain_fires_until_it_does_not: "CnsCatalogRefused" "CnsTransferHeldBack";
     a_datacenter_that_was_set_back_fires_until_it_is_accepted: "CnsPrimariesOlder";
     an_ensemble_that_was_wiped_fires_until_that_is_accepted: "CnsTreeReset";
     a_zone_that_outgrows_the_budget_fires_until_it_fits: "CnsMemoryRefused";

@@ -393,6 +393,27 @@ pub fn a_zone_that_is_held_back_fires_until_it_is_accepted() -> World {
     world
 }
 
+/// A catalog lists a zone that the configuration has itself, and then nothing, which an operator has to accept.
+pub fn a_catalog_that_lists_in_vain_fires_until_it_does_not() -> World {
+    let world = World::start(&Plan { catalog: true, ..Plan::default() });
+    let publish = |serial: u32, zones: &[&str]| {
+        world.primary.replace_zone(&Dname::parse(CATALOG), &read_zone(&catalog_text(serial, zones)));
+    };
+    publish(2, &[ZONES[0]]);
+    for replica in 0..2 {
+        world.wait_firing("CnsCatalogRefused", &[("catalog", CATALOG), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&["CnsCatalogRefused"]);
+    publish(3, &[]);
+    for replica in 0..2 {
+        world.wait_firing("CnsTransferHeldBack", &[("zone", CATALOG), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&["CnsCatalogRefused", "CnsTransferHeldBack", "CnsTransferFailing"]);
+    (0..2).for_each(|replica| world.order(replica, &["retransfer", CATALOG, "--accept"]));
+    world.wait_quiet();
+    world
+}
+
 /// A datacenter comes back with what it had before.
 pub fn a_datacenter_that_was_set_back_fires_until_it_is_accepted() -> World {
     let world = World::start(&Plan::default());

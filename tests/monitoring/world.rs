@@ -14,6 +14,8 @@ use triton_double::{Double, Service};
 
 pub const REGION: &str = "us-west.cns.example.com.";
 pub const ZONES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
+/// A catalog that lists datacenters.
+pub const CATALOG: &str = "catalog.test.";
 /// A zone that is made of an inventory, and the inventory.
 pub const MADE: &str = "made.test.";
 pub const INVENTORY: &str =
@@ -73,6 +75,8 @@ pub struct Plan {
     pub incremental: bool,
     /// True if the region is steered, and all who ask are clients of the last datacenter.
     pub steered: bool,
+    /// True if both replicas also follow a catalog of the datacenters' primary.
+    pub catalog: bool,
     /// The budget of memory, where it is not the default.
     pub memory: Option<&'static str>,
 }
@@ -89,6 +93,7 @@ impl Default for Plan {
             followed: false,
             incremental: false,
             steered: false,
+            catalog: false,
             memory: None,
         }
     }
@@ -122,6 +127,7 @@ impl World {
             .map(|site| (Dname::parse(ZONES[site]), write_zone(&zone_records(site, 1000, 20, plan.expire))))
             .collect();
         zones.push((Dname::parse(MADE), write_zone(&rival_records(1))));
+        zones.push((Dname::parse(CATALOG), catalog_text(1, &[])));
         let triton = plan.followed.then(start_triton);
         let zookeeper = plan.tree.then(|| start_zookeeper(&folder));
         let start = if plan.incremental { Knotd::start_incremental } else { Knotd::start };
@@ -395,6 +401,9 @@ fn settings(
             ZONES[1], ZONES[2],
         ));
     }
+    if plan.catalog {
+        more.push_str(&format!("[catalogs.\"{CATALOG}\"]\nprimaries = \"{}\"\n", relays[0].address()));
+    }
     if plan.steered {
         more.push_str(&format!("[clients]\n\"{}\" = [\"127.0.0.0/8\"]\n", ZONES[2]));
     }
@@ -410,6 +419,16 @@ fn settings(
     let name = format!("ns{}.example.com", replica + 1);
     let server = plan.memory.map(|memory| format!("memory = \"{memory}\"\n")).unwrap_or_default();
     Settings { name, server, state: Some("state".to_string()), ..Settings::new(&text) }
+}
+
+/// A catalog that lists zones.
+pub fn catalog_text(serial: u32, zones: &[&str]) -> String {
+    let members: String =
+        zones.iter().enumerate().map(|(label, zone)| format!("m{label}.zones 0 IN PTR {zone}\n")).collect();
+    format!(
+        "$ORIGIN {CATALOG}\n@ 0 IN SOA invalid. invalid. {serial} 3600 600 2592000 0\n@ 0 IN NS invalid.\n\
+         version 0 IN TXT \"2\"\n{members}"
+    )
 }
 
 /// The real files with shorter times, and these targets.
