@@ -1,9 +1,10 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
-//! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
+//! A file goes through three steps: `tree` turns either format into values with positions, to which `include` puts those of
+//! further files and variables of the environment; `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
 //! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `catalogs` with `listed`, `clients`,
-//! `regions` with `zone_pattern`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods` and `probe`. A key stands in one row of
+//! `regions` with `zone_pattern` and `member_rules`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
 //! `problem` what is wrong.
@@ -30,6 +31,7 @@ mod inventories;
 mod json;
 mod keys;
 pub mod listed;
+mod member_rules;
 mod names;
 mod peers;
 mod plan;
@@ -81,10 +83,11 @@ use crate::zone::HistoryLimits;
 use catalogs::CatalogSource;
 use keys::Keys;
 use listed::ListedZones;
-use regions::MemberRule;
+use member_rules::MemberRule;
 use secondaries::Secondaries;
 use sections::Sections;
 use settings::error::Source;
+use settings::include::gather;
 use settings::read::Reader;
 use settings::{read_text, tree};
 use std::collections::HashMap;
@@ -160,8 +163,8 @@ pub struct Config {
     pub log: LogPlan,
     /// Warnings: settings that are allowed but probably not meant, each with `file:line:column`.
     pub warnings: Vec<ConfigError>,
-    /// Position in the file of each listen address.
-    listen_positions: Vec<(SocketAddr, (usize, usize))>,
+    /// File, line and column of each listen address.
+    listen_positions: Vec<(SocketAddr, (PathBuf, usize, usize))>,
     /// The file of each key's secret, in file order.
     secret_files: Vec<(Name, PathBuf)>,
     /// The file of each home's prefixes, by the home's number; none where they stand in this file.
@@ -214,21 +217,21 @@ impl Config {
         Config::build(path, &text, true)
     }
 
-    /// Reads a text as if it were the file at `path`, without touching the disk.
+    /// Reads a text as if it were the file at `path`. Of what the disk has it only reads files that the text includes.
     pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
         Config::build(path, text, false)
     }
 
     /// The position `file:line:column` of a listen address, for failures to bind; none for defaults.
     pub fn listen_position(&self, address: SocketAddr) -> Option<String> {
-        let (line, column) = self.locate_listen(address)?;
-        Some(format!("{}:{line}:{column}", self.path.display()))
+        let (path, line, column) = self.locate_listen(address)?;
+        Some(format!("{}:{line}:{column}", path.display()))
     }
 
-    /// Line and column of a listen address; none for defaults.
-    pub fn locate_listen(&self, address: SocketAddr) -> Option<(usize, usize)> {
+    /// File, line and column of a listen address; none for defaults.
+    pub fn locate_listen(&self, address: SocketAddr) -> Option<(&Path, usize, usize)> {
         let found = self.listen_positions.iter().find(|(listen, _)| *listen == address);
-        found.map(|(_, place)| *place)
+        found.map(|(_, (path, line, column))| (path.as_path(), *line, *column))
     }
 
     /// Returns true if a listen address that failed was only a default whose family this machine does not have.
@@ -290,10 +293,12 @@ impl Config {
     /// Goes through all three steps.
     fn build(path: &Path, text: &str, touch_disk: bool) -> Result<Config, ConfigErrors> {
         // Editors put a byte order mark in front that neither format counts as text (RFC 8259 section 8.1).
-        let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(text));
-        let (tree, errors) = tree::parse(&source);
+        let mut source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(text));
+        let (tree, mut errors) = tree::parse(&source);
         let Some(mut tree) = tree else { return Err(ConfigErrors::new(errors)) };
+        let wrong = gather(&mut source, &mut tree, &mut errors, &|name| std::env::var(name).ok());
         let mut reader = Reader::new(source, errors);
+        wrong.into_iter().for_each(|at| reader.tell_no_more(at));
         templates::apply(&mut reader, &mut tree);
         let Some(root) = schema::ROOT.read(&mut reader, &tree, "", &mut ()) else {
             return Err(reader.finish().expect_err("a root that is no table was reported"));
@@ -347,8 +352,8 @@ impl Config {
         }
         let member_rules = sections.member_rules;
         let mut secondaries = sections.secondaries;
-        zones_at.extend(catalogs_at);
-        let catalog = secondaries.admit_catalog(&mut reader, (&zones_at, &regions_at), server_name);
+        let others = [("a zone", &zones_at), ("an aggregation", &regions_at), ("one of a primary", &catalogs_at)];
+        let catalog = secondaries.admit_catalog(&mut reader, others, server_name);
         let Secondaries { outgoing, targets, history, answers, .. } = secondaries;
         inventories.iter_mut().for_each(|plan| plan.set_secondaries(&targets));
         let has_secondaries = |region: &Name| secondaries::has_secondaries(&outgoing, &targets, region);
@@ -367,7 +372,11 @@ impl Config {
                 }
             }
         }
-        let positions = places.iter().map(|(address, at)| (*address, reader.source.locate(*at)));
+        let place = |at: usize| {
+            let (line, column) = reader.source.locate(at);
+            (reader.source.path_at(at).to_path_buf(), line, column)
+        };
+        let positions = places.iter().map(|(address, at)| (*address, place(*at)));
         let listen_positions = positions.collect();
         let warnings = reader.finish_placed()?;
         Ok(Config {
@@ -415,10 +424,15 @@ impl Config {
 /// file is being edited. None if the file cannot tell.
 pub fn find_socket(path: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(path).ok()?;
-    let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(&text));
+    let mut source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(&text));
     let (tree, complete) = tree::salvage(&source);
-    match tree?.get("control").and_then(|control| control.get("socket")).map(|socket| &socket.value) {
-        Some(tree::Value::Text(socket)) => Some(path.parent().unwrap_or_else(|| "".as_ref()).join(socket)),
+    let (mut tree, mut errors) = (tree?, Vec::new());
+    gather(&mut source, &mut tree, &mut errors, &|name| std::env::var(name).ok());
+    let complete = complete && errors.is_empty();
+    match tree.get("control").and_then(|control| control.get("socket")) {
+        Some(tree::Node { at, value: tree::Value::Text(socket) }) => {
+            Some(source.path_at(*at).parent().unwrap_or_else(|| "".as_ref()).join(socket))
+        }
         None if complete => Some(default_socket()),
         _ => None,
     }

@@ -26,6 +26,7 @@ fn spell_out_example(tls: bool) -> String {
 fn the_example_loads_and_its_defaults_are_true() {
     let (shipped, spelled) = (parse(EXAMPLE), parse(&spell_out_example(false)));
     assert_eq!(shipped.plan_text(), spelled.plan_text());
+    assert_eq!(shipped.catalogs, spelled.catalogs);
     assert_eq!((shipped.zones, shipped.regions, shipped.drains), (spelled.zones, spelled.regions, spelled.drains));
     assert_eq!((shipped.listen, shipped.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
@@ -47,6 +48,7 @@ fn the_example_shows_every_key() {
             "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
             "[keys.\"NAME\"]" => example["keys"].get("transfer.example.com"),
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
+            "[catalogs.\"NAME\"]" => example["catalogs"].get("datacenters.example.com"),
             "[zones.\"NAME\"] with members" => example["zones"].get("100.51.198.in-addr.arpa"),
             "a member of [zones.\"NAME\"]" => example["zones"]["100.51.198.in-addr.arpa"]["members"].get(0),
             "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
@@ -98,6 +100,7 @@ fn the_defaults_of_the_schema_are_true() {
     let server = "[server]\nname = \"ns.example\"\n";
     let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
     let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
+    let catalog = "[catalogs.\"j.example\"]\nprimaries = \"192.0.2.1\"\n";
     let united = "[zones.\"e.example\"]\n";
     let member = "[[zones.\"e.example\".members]]\nid = \"m\"\nprimaries = \"192.0.2.1\"\n";
     let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
@@ -119,6 +122,7 @@ fn the_defaults_of_the_schema_are_true() {
             "[server]" => server,
             "[keys.\"NAME\"]" => key,
             "[zones.\"NAME\"]" => zone,
+            "[catalogs.\"NAME\"]" => catalog,
             "[zones.\"NAME\"] with members" => united,
             "a member of [zones.\"NAME\"]" => member,
             "[zones.\"NAME\"] with zookeeper" => tree,
@@ -148,7 +152,7 @@ fn the_defaults_of_the_schema_are_true() {
     assert!(count > 30, "{count} defaults");
     let (plain, spelled) = (
         parse(&format!(
-            "{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{directed}{own}{service}"
+            "{ZONE}{server}{region}{damping}{key}{zone}{catalog}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{directed}{own}{service}"
         )),
         parse(&spelled),
     );

@@ -174,8 +174,9 @@ fn examine(config: &Config, has_files: bool) -> Findings {
             let text = format!("{error}; the server goes on without this default address");
             found.notes.push(Problem::plain(Kind::Address, text));
         } else {
-            let problem = Problem::new(Kind::Address, Some(&config.path), &error.to_string());
-            found.here.push(problem.at(place));
+            let path = place.map_or(config.path.as_path(), |(path, ..)| path);
+            let problem = Problem::new(Kind::Address, Some(path), &error.to_string());
+            found.here.push(problem.at(place.map(|(_, line, column)| (line, column))));
         }
     }
     let socket = config.control.socket.display();

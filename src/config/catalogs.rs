@@ -103,9 +103,9 @@ pub fn read_catalogs(
     let (named, _) = read_names(reader, entries, "catalog", |entry| unquoted_names(entry, &CATALOG));
     for (origin, entry) in named {
         if let Some(at) = zones.get(&origin) {
-            let ((line, _), key) = (reader.source.locate(*at), shorten(&entry.key));
+            let (line, key) = (reader.source.mention(*at), shorten(&entry.key));
             let advice = "write it here if it is a catalog, there if it is a zone to serve";
-            reader.error(entry.key_at, format!("catalog \"{key}\" is also a zone, in line {line}; {advice}"));
+            reader.error(entry.key_at, format!("catalog \"{key}\" is also a zone, in {line}; {advice}"));
         }
         declared.insert(origin.clone(), entry.key_at);
         catalogs.extend(read_catalog(reader, origin, entry, sections));

@@ -388,8 +388,8 @@ impl<'n> Inventories<'n> {
             let mut reverse = Vec::new();
             for (origin, prefix, at) in draft.reverse {
                 if let Some(first) = declared.get(&origin) {
-                    let (line, _) = reader.source.locate(*first);
-                    let message = format!("{place} makes reverse zone {origin}, which is given in line {line}");
+                    let line = reader.source.mention(*first);
+                    let message = format!("{place} makes reverse zone {origin}, which is given in {line}");
                     reader.error(at, format!("{message}; remove it from \"reverse\", or the zone itself"));
                 }
                 declared.entry(origin.clone()).or_insert(at);

@@ -5,12 +5,14 @@
 //! Cost: O(zones + regions).
 
 use crate::acl::{Prefix, Rule};
+use crate::client::Server;
 use crate::config::catalogs::{CatalogSource, MemberWay};
 use crate::config::plan::describe_pattern;
 use crate::config::problem::Problem;
 use crate::config::steering_plan::{add_steering, describe_clients, describe_steering};
 use crate::config::{Config, LogFormat};
-use crate::merge::{AddressPlan, AddressRules, Drain, NsPolicy, RegionPlan};
+use crate::merge::{AddressPlan, AddressRules, AnswersPlan, Drain, NsPolicy, RegionPlan};
+use crate::publish::Outgoing;
 use crate::select::Law;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
@@ -94,7 +96,14 @@ pub fn describe_plan(config: &Config) -> Value {
 
 /// Describes one catalog of primaries.
 fn describe_catalog(config: &Config, source: &CatalogSource) -> Value {
-    let member = |way: &MemberWay| describe_zone(config, &way.plan);
+    let member = |way: &MemberWay| {
+        let mut zones = describe_zone(config, &way.plan);
+        // Which they are is not in the file.
+        zones.as_object_mut().map(|zones| zones.remove("zone"));
+        zones["answers"] = describe_laws(way.answers.as_ref());
+        zones["secondaries"] = describe_ways_out(Some(&way.outgoing), &way.targets);
+        zones
+    };
     let groups: Vec<Value> =
         source.groups.iter().map(|(group, way)| json!({ "group": group, "zones": member(way) })).collect();
     json!({
@@ -308,7 +317,11 @@ fn describe_drain(drain: &Drain) -> Value {
 
 /// Describes what a zone's answers have of large sets.
 fn describe_answers(config: &Config, zone: &Name) -> Value {
-    let plan = config.answers.get(zone);
+    describe_laws(config.answers.get(zone))
+}
+
+/// Describes laws of answers.
+fn describe_laws(plan: Option<&AnswersPlan>) -> Value {
     let law = |law: Law| json!({ "max": law.max.map_or(json!("all"), |max| json!(max)), "pick": law.pick });
     let names = plan.iter().flat_map(|plan| &plan.names);
     let names = names.map(|(pattern, exception)| {
@@ -321,15 +334,19 @@ fn describe_answers(config: &Config, zone: &Name) -> Value {
 
 /// Describes the access rules and the secondaries of a zone.
 fn describe_secondaries(config: &Config, zone: &Name) -> Value {
-    let outgoing = config.outgoing.get(zone).map(|outgoing| {
+    describe_ways_out(config.outgoing.get(zone), config.targets.get(zone).map_or(&[], Vec::as_slice))
+}
+
+/// Describes who may have a zone, and who is told of its changes.
+fn describe_ways_out(outgoing: Option<&Outgoing>, targets: &[Server]) -> Value {
+    let outgoing = outgoing.map(|outgoing| {
         let rules = outgoing.access.rules.iter();
         let prefix = |rule: &Rule| rule.prefix.map(|prefix| prefix.to_string());
         let rules = rules.map(|rule| json!({ "prefix": prefix(rule), "key": rule.key }));
         (rules.collect::<Vec<_>>(), outgoing.ixfr)
     });
     let (rules, ixfr) = outgoing.unwrap_or_default();
-    let targets = config.targets.get(zone).map_or(&[][..], Vec::as_slice).iter();
-    let targets = targets.map(|target| describe_peer(target.address, target.source, target.key.as_deref()));
+    let targets = targets.iter().map(|target| describe_peer(target.address, target.source, target.key.as_deref()));
     json!({ "allow_transfer": rules, "ixfr_out": ixfr, "notify": targets.collect::<Vec<_>>() })
 }
 

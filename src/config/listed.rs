@@ -140,7 +140,8 @@ impl Config {
             let rules = self.member_rules.iter().filter(|rule| rule.region == region.origin);
             let mut there: HashSet<Name> = region.members.iter().cloned().collect();
             for rule in rules {
-                let found = zones.iter().zip(&texts).filter(|(_, text)| matches_text(&rule.pattern, text));
+                let pattern = rule.pattern.to_ascii_lowercase();
+                let found = zones.iter().zip(&texts).filter(|(_, text)| matches_text(&pattern, text));
                 for (zone, _) in found {
                     let member = Name::clone(zone);
                     if !there.insert(member.clone()) {

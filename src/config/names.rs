@@ -47,9 +47,9 @@ pub fn read_names<'n>(
             }
         } else if let Some(name) = reader.parse_name(at, &entry.key) {
             if let Some(first) = all.get(&name) {
-                let (line, _) = reader.source.locate(*first);
+                let line = reader.source.mention(*first);
                 let why = "(neither case nor a final dot matters)";
-                reader.error(at, format!("{what} \"{key}\" is given in line {line} already {why}; remove one"));
+                reader.error(at, format!("{what} \"{key}\" is given in {line} already {why}; remove one"));
                 continue;
             }
             all.insert(name.clone(), at);

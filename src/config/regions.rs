@@ -7,17 +7,15 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
-use crate::acl::Prefix;
 use crate::config::addresses::{Addresses, own_addresses, read_addresses};
+use crate::config::member_rules::MemberRule;
 use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_names};
 use crate::config::region_steering::Region;
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
 use crate::config::templates::template;
 use crate::config::zone_pattern::matches;
-use crate::merge::{
-    AddressPlan, AddressRules, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan,
-};
+use crate::merge::{AddressPlan, DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, did_you_mean, key};
@@ -148,9 +146,9 @@ pub fn read_regions(
     let (named, _) = read_names(reader, entries, "aggregation", |entry| unquoted_names(entry, &AGGREGATION));
     for (origin, entry) in &named {
         if let Some(at) = zones.get(origin).or(united.get(origin)) {
-            let ((line, _), key) = (reader.source.locate(*at), shorten(&entry.key));
+            let (line, key) = (reader.source.mention(*at), shorten(&entry.key));
             let advice = "give the aggregation a name of its own";
-            reader.error(entry.key_at, format!("aggregation \"{key}\" is also a zone, in line {line}; {advice}"));
+            reader.error(entry.key_at, format!("aggregation \"{key}\" is also a zone, in {line}; {advice}"));
         }
         declared.insert(origin.clone(), entry.key_at);
     }
@@ -182,16 +180,6 @@ pub struct Context<'c> {
     pub united: &'c Declared,
     /// The rules for members of this region and those before it; none if there are no catalogs, whose zones they find.
     pub rules: Option<&'c RefCell<Vec<MemberRule>>>,
-}
-
-/// A rule for members of a region, which zones of catalogs may match.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemberRule {
-    pub region: Name,
-    pub pattern: String,
-    pub addresses: AddressRules,
-    /// Prefixes of addresses that only clients at home get.
-    pub home_only: Vec<Prefix>,
 }
 
 impl Context<'_> {

@@ -29,6 +29,8 @@ pub static ROOT: Table<()> = Table {
     path: "",
     help: "Sections of the file",
     keys: &[&[
+        key("include", "", "further files that belong to this one, such as conf.d/*.toml; relative to this file")
+            .bound("path or paths"),
         section("server", "this server and its listeners"),
         section("rate_limit", "how many responses over UDP the clients of one network get in full"),
         section("cookies", "DNS Cookies, by which clients are known not to be forged"),
@@ -66,9 +68,9 @@ pub fn tables() -> [TableText; 42] {
         COOKIES.describe(),
         KEY.describe(),
         ZONE.describe(),
+        CATALOG.describe(),
         UNITED.describe(),
         UNITED_MEMBER.describe(),
-        CATALOG.describe(),
         TREE.describe(),
         TREE_TLS.describe(),
         INVENTORY.describe(),

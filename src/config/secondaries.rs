@@ -193,14 +193,14 @@ impl<'k> Secondaries<'k> {
     pub fn admit_catalog(
         &mut self,
         reader: &mut Reader<'_>,
-        (zones, regions): (&Declared, &Declared),
+        others: [(&str, &Declared); 3],
         server_name: &Name,
     ) -> Option<CatalogPlan> {
         let (origin, at) = self.catalog.clone()?;
-        for (what, declared) in [("a zone", zones), ("an aggregation", regions)] {
+        for (what, declared) in others {
             if let Some(other) = declared.get(&origin) {
-                let (line, _) = reader.source.locate(*other);
-                reader.error(at, format!("catalog {origin} is also {what}, in line {line}; give it a name of its own"));
+                let line = reader.source.mention(*other);
+                reader.error(at, format!("catalog {origin} is also {what}, in {line}; give it a name of its own"));
             }
         }
         // Each replica writes its own name into the SOA, so that a difference is never taken for another's.

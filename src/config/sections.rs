@@ -2,7 +2,7 @@
 
 use crate::config::api::ApiPlan;
 use crate::config::keys::Keys;
-use crate::config::regions::MemberRule;
+use crate::config::member_rules::MemberRule;
 use crate::config::secondaries::Secondaries;
 use crate::config::server::Placed;
 use crate::config::transfer::TransferSection;

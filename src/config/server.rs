@@ -349,8 +349,8 @@ pub fn refuse_shared_addresses(reader: &mut Reader<'_>, places: &[Placed]) {
         }
         let earlier = places[..index].iter().find(|(other, _)| other == address);
         if let Some((_, first)) = earlier {
-            let (line, _) = reader.source.locate(*first);
-            reader.error(*at, format!("{address} is already listened on by line {line}; write another port"));
+            let line = reader.source.mention(*first);
+            reader.error(*at, format!("{address} is already listened on by {line}; write another port"));
         }
     }
 }

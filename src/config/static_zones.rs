@@ -169,7 +169,10 @@ fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, tt
     let (records, faults) = read_text(&text, zone, ttl);
     let place = |reader: &Reader<'_>, at: usize| {
         let part = parts.partition_point(|(start, _)| *start <= at).saturating_sub(1);
-        parts.get(part).map_or(node.at, |(start, item)| locate(reader.source.text, *item, at - start))
+        parts.get(part).map_or(node.at, |(start, item)| {
+            let (text, begin) = reader.source.text_at(*item);
+            begin + locate(text, *item - begin, at - start)
+        })
     };
     for fault in faults {
         let at = place(reader, fault.at);

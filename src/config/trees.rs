@@ -192,15 +192,14 @@ impl Draft<'_> {
         let (place, at) = (&self.place, self.reverse_at);
         for zone in &self.plan.zones.reverse {
             if let Some(other) = trees.iter().find(|tree| tree.zones.reverse.contains(zone)) {
-                let (other, line) = (other.zone(), declared.get(zone).map_or(1, |at| reader.source.locate(*at).0));
+                let (other, line) = (other.zone(), reader.source.mention(declared.get(zone).map_or(0, |at| *at)));
                 let advice = "write \"reverse\" so that each reverse zone is made of one tree";
-                let message =
-                    format!("{place} makes reverse zone {zone}, and so does {other}, in line {line}; {advice}");
+                let message = format!("{place} makes reverse zone {zone}, and so does {other}, in {line}; {advice}");
                 reader.error(at, message);
             } else if let Some(first) = declared.get(zone) {
-                let (line, _) = reader.source.locate(*first);
+                let line = reader.source.mention(*first);
                 let advice = "remove it from \"reverse\", or the zone itself";
-                reader.error(at, format!("{place} makes reverse zone {zone}, which is given in line {line}; {advice}"));
+                reader.error(at, format!("{place} makes reverse zone {zone}, which is given in {line}; {advice}"));
             }
             declared.entry(zone.clone()).or_insert(at);
         }

@@ -8,12 +8,11 @@ use wire::name::Name;
 
 /// Returns true if a zone has a name of this pattern, whatever its case and final dot.
 pub fn matches(pattern: &str, zone: &Name) -> bool {
-    matches_text(pattern, &zone.to_string())
+    matches_text(&pattern.to_ascii_lowercase(), &zone.to_string())
 }
 
-/// The same for the text of a name, for many patterns.
+/// The same for many names: the text of a name, and a pattern in lowercase.
 pub fn matches_text(pattern: &str, zone: &str) -> bool {
-    let (pattern, zone) = (pattern.to_ascii_lowercase(), zone.to_ascii_lowercase());
     let (mut wanted, mut labels) = (pattern.trim_end_matches('.').split('.'), zone.trim_end_matches('.').split('.'));
     loop {
         match (wanted.next(), labels.next()) {

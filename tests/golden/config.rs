@@ -32,7 +32,7 @@ const UNMET: [(&str, &str); 8] = [
 ];
 
 /// Files of sources that hold no messages to operators about their file: the kinds of values, the plan in both forms.
-const WITHOUT_MESSAGES: [&str; 4] = ["schema", "plan", "json", "steering_plan"];
+const WITHOUT_MESSAGES: [&str; 5] = ["schema", "plan", "json", "steering_plan", "listed"];
 
 /// Errors or warnings of a configuration, each line marked.
 fn said(result: Result<Config, aggregator::config::ConfigErrors>) -> String {
@@ -115,9 +115,38 @@ fn disk_text() -> String {
     let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
     let three =
         "0123456789abcdef0123456789abcdef\n00000000000000000000000000000000\n00000000000000000000000000000000\n";
-    let cases: [OnDisk; 36] = [
+    let cases: [OnDisk; 42] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
+        ("an included file that is not UTF-8", &[("more", "a\u{ff}", 0o644)], "include = \"more\"\n[zones]\n"),
+        (
+            "mistakes of included files",
+            &[
+                ("conf.d/2.toml", "[zones]\n\"a.example\" = 1\n[server\n", 0o644),
+                ("conf.d/1.toml", "[zones]\n\"b.example\" = 1\n\"A.example\" = \"192.0.2.1\"\n", 0o644),
+            ],
+            "include = [\"conf.d/*\"]\n[zones]\n\"a.example\" = \"192.0.2\"\n",
+        ),
+        (
+            "a key in two files",
+            &[("more", "[server]\nname = \"b.example\"\nlisten = []\n", 0o644)],
+            "include = \"more\"\n[server]\nname = \"a.example\"\n[zones]\n\"a.example\" = \"192.0.2.1\"\n",
+        ),
+        (
+            "a section of two kinds",
+            &[("more", "drains = 1\n", 0o644)],
+            "include = \"more\"\ndrains = []\n[zones]\n\"a.example\" = \"192.0.2.1\"\n",
+        ),
+        (
+            "files that include each other",
+            &[("more", "include = \"c.toml\"\n", 0o644)],
+            "include = \"more\"\n[zones]\n",
+        ),
+        (
+            "a file that is included twice",
+            &[("more", "[zones]\n\"a.example\" = \"192.0.2.1\"\n", 0o644)],
+            "include = [\"more\", \"./more\"]\n",
+        ),
         ("no files of TLS", &[], tls),
         ("no secret", &[], KEY),
         ("a secret that strangers can read", &[("k.key", SECRET, 0o644)], KEY),
@@ -163,6 +192,7 @@ fn disk_text() -> String {
         let home = folder.path().display().to_string();
         for (name, contents, mode) in files {
             let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).unwrap();
             fs::write(&path, latin(contents)).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).unwrap();
         }
@@ -170,7 +200,7 @@ fn disk_text() -> String {
         let whole = match text {
             "" => None,
             CLIENTS => Some(format!("{CLIENTS}{ZONE}\"b.example\" = \"192.0.2.2\"\n")),
-            text if text.starts_with("[zones]") => Some(text.to_owned()),
+            text if text.starts_with("[zones]") || text.starts_with("include") => Some(text.to_owned()),
             text if text.starts_with('[') => Some(format!("{text}{ZONE}")),
             text => Some(format!("{TREE}{text}")),
         };

@@ -2,17 +2,20 @@
 //!
 //! [`tree`] turns either format into one tree, [`read`] converts its values and collects errors, which [`error`]
 //! places; [`schema`] describes keys and tables and suggests near misses, [`fields`] reads a file by them; [`units`] reads
-//! durations and sizes, [`secret`] files that strangers may not read. What the keys mean is the programs' to say.
+//! durations and sizes, [`secret`] files that strangers may not read. [`include`] puts further files and variables of the
+//! environment into the tree. What the keys mean is the programs' to say.
 
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod fields;
+pub mod include;
 pub mod read;
 pub mod schema;
 pub mod secret;
 pub mod tree;
 pub mod units;
+mod variables;
 
 pub use error::{ConfigError, ConfigErrors};
 

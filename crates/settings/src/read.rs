@@ -50,7 +50,12 @@ impl<'t> Reader<'t> {
 
     /// Has only the first message at an offset told, because what stands there is read several times.
     pub fn tell_once(&mut self, at: usize) {
-        self.shared.insert(at, false);
+        self.shared.entry(at).or_insert(false);
+    }
+
+    /// Has nothing more told at an offset, because what stands there was told to be wrong.
+    pub fn tell_no_more(&mut self, at: usize) {
+        self.shared.insert(at, true);
     }
 
     /// Returns true if no more is to be told at an offset, and remembers that something is.
@@ -109,7 +114,10 @@ impl<'t> Reader<'t> {
     /// The warnings in file order, when there are no errors.
     pub fn finish_placed(mut self) -> Result<Vec<ConfigError>, ConfigErrors> {
         if !self.errors.is_empty() || !self.elsewhere.is_empty() {
-            let mut errors = ConfigErrors::new(self.errors);
+            let rank = |error: &ConfigError| (self.source.rank(&error.path), error.line, error.column);
+            self.errors.sort_by_key(rank);
+            self.errors.dedup();
+            let mut errors = ConfigErrors(std::mem::take(&mut self.errors));
             errors.0.append(&mut self.elsewhere);
             return Err(errors);
         }
@@ -261,13 +269,13 @@ impl<'t> Reader<'t> {
         Some(size)
     }
 
-    /// Reads a path; it is relative to the folder of the configuration file.
+    /// Reads a path; it is relative to the folder of the file that it stands in.
     pub fn path(&mut self, key: &str, node: &Node) -> Option<PathBuf> {
         let text = self.text(key, node, "a path")?;
         if text.is_empty() || text.contains('\0') {
             return self.refuse(node.at, format!("\"{key}\" is not a path; write the path of a file"));
         }
-        Some(self.source.path.parent().unwrap_or_else(|| "".as_ref()).join(text))
+        Some(self.source.path_at(node.at).parent().unwrap_or_else(|| "".as_ref()).join(text))
     }
 
     /// Reads a list, each element by `convert`; elements that fail are left out.
