@@ -30,7 +30,7 @@
 //! which datacenter is whose home. [`rate_limit`] counts the answers that a network gets, [`cookie`] knows clients whose
 //! addresses are not forged.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
-//! as a zone; [`static_zone`] makes zones of records that the configuration has itself,
+//! as a zone, and reads what the catalogs of other servers list; [`static_zone`] makes zones of records that the configuration has itself,
 //! [`source::zookeeper::zones`] of the nodes that Registrar writes into ZooKeeper.
 //!
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that

@@ -126,6 +126,12 @@ fn a_line_at_the_primary_is_a_member_of_its_region() {
     assert_eq!((asked.rcode(), asked.answer.len()), (5, 0));
     assert!(client.transfer(&catalog).is_err());
 
+    // What is in force is no change to a reload, and a dry run knows it.
+    let told = daemon.verb(&["reload", "--dry-run"]);
+    assert!(told.stdout.starts_with("zones, regions and listeners stay the same\n"), "{told:?}");
+    let told = daemon.verb(&["reload"]);
+    assert_eq!(told.stdout, "reloaded; zones, regions and listeners are the same\n", "{told:?}");
+
     let transfers = |daemon: &Aggregator| daemon.received(&zone_of((3, 3)));
     let before = transfers(&daemon);
     let more = [sites.as_slice(), &[new]].concat();
@@ -188,7 +194,16 @@ fn an_operator_lets_zones_go() {
     assert!(log.contains("its name is not one of"), "{log}");
     assert!(log.contains("the configuration has this name itself"), "{log}");
 
-    primary.replace_zone(&catalog, &read_zone(&catalog_text(2, "2", &[])));
+    // Another label: the data starts anew.
+    let times = |daemon: &Aggregator| daemon.log_text().matches("zone transferred zone=r0-0.cns.test.").count();
+    assert_eq!(times(&daemon), 1);
+    let relabelled = catalog_text(2, "2", &sites).replace("m0x0.", "other.") + elsewhere;
+    primary.replace_zone(&catalog, &read_zone(&relabelled));
+    wait_until("the zone starts anew", PATIENCE, || (times(&daemon) == 2).then_some(()));
+    assert!(daemon.log_text().contains("anew=\"r0-0.cns.test.\""), "{}", daemon.log_text());
+    wait_for(&mut client, "r0.cns.test.", Some(5));
+
+    primary.replace_zone(&catalog, &read_zone(&catalog_text(3, "2", &[])));
     wait_for_remark(&daemon, "6 of 6 listed zones would leave");
     assert_eq!(addresses(&mut client, "r0.cns.test."), Some(5));
     let accepted = daemon.verb(&["retransfer", CATALOG, "--accept"]);
@@ -286,4 +301,38 @@ fn a_zone_that_knot_begins_to_serve_is_served_here() {
     let took = wait_for(&mut client, "r0.cns.test.", Some(5));
     println!("a zone less at Knot: {took:?}");
     assert!(took < CONFIRM + PROMPT, "{took:?}");
+}
+
+/// As many zones as CATALOG_ZONES says, in twenty regions: what a line more and a line less take.
+#[test]
+#[ignore = "takes minutes; the figures of docs/many-datacenters.md are from it"]
+fn a_line_among_very_many() {
+    let folder = Folder::new();
+    let count: usize = std::env::var("CATALOG_ZONES").ok().and_then(|count| count.parse().ok()).unwrap_or(20_000);
+    let sites: Vec<Site> = (0..count).map(|site| (site % 20, site / 20)).collect();
+    let new: Site = (7, count / 20 + 1);
+    // The address has room for no more.
+    let text = |site: Site| site_text((site.0, site.1 % 250)).replace(&zone_of((site.0, site.1 % 250)), &zone_of(site));
+    let catalog = Dname::parse(CATALOG);
+    let mut zones: Vec<ZoneText> =
+        sites.iter().chain([&new]).map(|site| (Dname::parse(&zone_of(*site)), text(*site))).collect();
+    zones.push((catalog.clone(), catalog_text(1, "2", &sites)));
+    let primary = Named::start_incremental(&folder, &zones);
+    let publish = |serial: u32, sites: &[Site]| {
+        primary.replace_zone(&catalog, &read_zone(&catalog_text(serial, "2", sites)));
+    };
+    let plan = plan_text(primary.address(), 20, "max_members = 100000");
+    let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings(&plan));
+    let begun = Instant::now();
+    let mut client = Client::new(daemon.address());
+    let last = zone_of(sites[count - 1]);
+    wait_until("all zones are there", PATIENCE * 20, || {
+        sites.iter().rev().step_by(97).all(|site| addresses(&mut client, &zone_of(*site)) == Some(1)).then_some(())
+    });
+    println!("{count} zones, {last} among them, after {:?}", begun.elapsed());
+    publish(2, &[sites.as_slice(), &[new]].concat());
+    println!("a line more: {:?}", wait_for(&mut client, &zone_of(new), Some(1)));
+    publish(3, &sites);
+    println!("a line less: {:?}", wait_for(&mut client, &zone_of(new), None));
+    println!("{}", daemon.log_text().lines().filter(|line| line.contains("catalogs")).collect::<Vec<_>>().join("\n"));
 }

@@ -132,6 +132,11 @@ fn listed_zones_stand_behind_those_of_the_file() {
     assert_eq!(plan("w-1.cns.test").timers.refresh_max, Duration::from_secs(3600));
     assert!(config.has_secondaries(&name("w-2.cns.test")) && !config.has_secondaries(&name("w-1.cns.test")));
     assert_eq!(*config.written(), *written);
+    // Readiness depends on all regions until all catalogs have been read.
+    let awaited = |config: &Config| config.awaited_regions().count();
+    assert_eq!((awaited(&written), awaited(&config)), (2, 2));
+    let both = [listing("one.test.", &members, &[]), listing("two.test.", &[], &[])];
+    assert_eq!(awaited(&follow(&written, &Listings::from(both), &config)), 1);
     // Less, and nothing.
     let listings = Listings::from([listing("one.test.", &members[..1], &[])]);
     assert_eq!(in_force(&follow(&written, &listings, &config)).0, ["w-2.cns.test. one.test."]);

@@ -34,6 +34,8 @@ pub struct ListedZones {
     pub zones: HashMap<Name, ListedZone>,
     /// In canonical order of the zones.
     pub refused: Vec<Refused>,
+    /// Catalogs that have been read.
+    read: HashSet<Name>,
 }
 
 /// A zone that is in force because a catalog lists it.
@@ -103,7 +105,8 @@ impl Config {
         except: &HashSet<Name>,
     ) -> Config {
         let mut config = Config::clone(written);
-        let mut listed = ListedZones::default();
+        let read = listings.keys().cloned().collect();
+        let mut listed = ListedZones { read, ..ListedZones::default() };
         let mut taken = Vec::new();
         for (zone, candidates) in candidates(written, listings) {
             let owner = choose(written, &zone, &candidates, before, &mut listed.refused);
@@ -131,6 +134,13 @@ impl Config {
         keep_fresh(&mut config.zones, &config.regions, &config.answers);
         (config.listed, config.written) = (Arc::new(listed), Some(written.clone()));
         config
+    }
+
+    /// The regions that clients ask for: those in force, and until every catalog has been read all those of the file.
+    pub fn awaited_regions(&self) -> impl Iterator<Item = &Name> {
+        let is_read = |source: &CatalogSource| self.listed.read.contains(&source.way.zone);
+        let whole = self.written.as_deref().filter(|_| !self.catalogs.iter().all(is_read));
+        whole.unwrap_or(self).regions.iter().map(|region| &region.origin)
     }
 
     /// Gives regions the zones of catalogs that match their rules, and leaves out regions that have no members.

@@ -76,9 +76,14 @@ impl Watch {
         self.seen = versions(config, &published).map(|(name, zone)| (name.clone(), Arc::downgrade(zone))).collect();
     }
 
-    /// Notes that what was noted did not come into force: it is tried again in a while.
-    pub fn note_failure(&mut self) {
+    /// Forgets what was noted, because it did not come into force.
+    pub fn forget(&mut self) {
         self.seen.clear();
+    }
+
+    /// Notes that what was noted could not come into force: it is tried again in a while.
+    pub fn note_failure(&mut self) {
+        self.forget();
         self.retry_at = Some(Instant::now() + RETRY);
     }
 
@@ -142,9 +147,11 @@ pub fn tell(config: &Config, old: &Config, metrics: &Metrics) {
         tracing::warn!(%zone, %catalog, %reason, "a listed zone is refused");
     }
     let (come, go) = (missing_in(before, &config.listed), missing_in(&config.listed, before));
-    if !come.is_empty() || !go.is_empty() {
-        let members = config.listed.zones.len();
-        tracing::info!(members, come = name_some(&come), go = name_some(&go), "catalogs followed");
+    let restarted = config.listed.restarted_since(before);
+    let anew: Vec<&Name> = restarted.iter().collect();
+    if !come.is_empty() || !go.is_empty() || !anew.is_empty() {
+        let [come, go, anew] = [come, go, anew].map(|names| name_some(&names));
+        tracing::info!(listed = config.listed.zones.len(), come, go, anew, "catalogs followed");
     }
 }
 

@@ -104,9 +104,10 @@ impl Descriptors {
         let listeners = PER_LISTENER * (2 * listen.dns.len() + tls + http + 1);
         let clients = http * serve::http::MAX_CONNECTIONS + control::MAX_CLIENTS;
         let primaries = config.primary_addresses().len();
-        let at_once = config.zones.first().map_or(0, |zone| zone.limits.per_primary);
+        let at_once = config.transferred().next().map_or(0, |zone| zone.limits.per_primary);
         // As the queues in front of primaries have it.
-        let zones = |each: usize| config.zones.len().min(primaries.saturating_mul(each));
+        let transferred = config.transferred().count();
+        let zones = |each: usize| transferred.min(primaries.saturating_mul(each));
         let transfers = zones(at_once).min(self.0 / LEAST_SHARE);
         let polls = (SOCKETS_PER_POLL * zones(polls_at_once(primaries))).min(self.0 / LEAST_SHARE);
         let doubts = primaries.saturating_mul(DOUBT_SOCKETS_EACH).min(self.0 / LEAST_SHARE);

@@ -161,10 +161,7 @@ impl Listeners {
     /// Puts bound sockets into service and ends those that the configuration no longer has. Goes through all of it even
     /// if something fails; the first error is told.
     pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
-        let limits = self.descriptors.fit(config);
-        self.streams.configure(&limits, secondaries(config));
-        self.page.configure(config);
-        self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
+        self.follow(config);
         for (kind, address, socket) in bound.kept {
             self.manager.keep(kind, address, socket);
         }
@@ -194,6 +191,14 @@ impl Listeners {
         }
         self.udp_threads = config.listen.udp_threads;
         result
+    }
+
+    /// Follows what a configuration says of zones: which regions readiness depends on, and who copies them.
+    pub fn follow(&mut self, config: &Config) {
+        let limits = self.descriptors.fit(config);
+        self.streams.configure(&limits, secondaries(config));
+        self.page.configure(config);
+        self.regions.store(Arc::new(config.awaited_regions().cloned().collect()));
     }
 
     /// Starts to serve monitoring and a site.

@@ -201,7 +201,9 @@ impl Daemon {
     }
 
     /// Says and counts that a configuration is not used, and why.
-    pub(super) fn not_reloaded(&self, problems: String) -> Reply {
+    pub(super) fn not_reloaded(&mut self, problems: String) -> Reply {
+        // What catalogs list was to come into force with it.
+        self.catalogs.forget();
         for error in problems.lines() {
             tracing::error!(error, "configuration not reloaded");
         }
@@ -319,7 +321,9 @@ impl Reload {
             self.publish(without, Remains::default()).await?;
         }
         let primaries_changed = sources.changed(&config);
-        let plan = self.publish(&config, remains).await?;
+        // A catalog may change without its zones.
+        let is_same = opened.is_none() && without.is_none() && config.zones == self.old.zones;
+        let plan = if is_same { PlanChanges::default() } else { self.publish(&config, remains).await? };
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
         changes.primaries_changed = primaries_changed;
         let mut opened_control = None;
@@ -329,6 +333,8 @@ impl Reload {
             let adopted = self.ways.listeners.lock().await.adopt(&config, opened.bound);
             problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
             (opened_control, schedule, resolvers) = (opened.control, opened.schedule, Some(opened.resolvers));
+        } else {
+            self.ways.listeners.lock().await.follow(&config);
         }
         drop(turn);
         let is_admitted_anew = opened_control.is_none() && config.control != self.old.control;
