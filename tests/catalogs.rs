@@ -117,9 +117,16 @@ fn a_line_at_the_primary_is_a_member_of_its_region() {
     let mut daemon = Aggregator::start_with(&home, &settings(&plan));
     let mut client = Client::new(daemon.address());
     let begun = Instant::now();
-    (0..20).for_each(|region| drop(wait_for(&mut client, &format!("r{region}.cns.test."), Some(10))));
+    for region in 0..20 {
+        wait_for(&mut client, &format!("r{region}.cns.test."), Some(10));
+    }
     println!("200 zones in 20 regions after {:?}", begun.elapsed());
     wait_for_metric(&daemon, "aggregator_catalog_members{catalog=\"datacenters.test.\"} 200");
+
+    let told = daemon.verb(&["status", &zone_of((3, 3))]).stdout;
+    assert!(told.contains("\n  listed by catalog datacenters.test.\n"), "{told}");
+    let told = daemon.verb(&["status", CATALOG]).stdout;
+    assert!(told.contains("\n  catalog of 200 zones\n"), "{told}");
 
     // The catalog itself is nobody's to ask for.
     let asked = client.ask(&Query::new(&catalog, rtype::SOA)).expect("an answer");
@@ -167,7 +174,9 @@ fn a_line_at_the_primary_is_a_member_of_its_region() {
     drop(primary);
     daemon.kill_and_restart(|| {});
     let mut client = Client::new(daemon.address());
-    (0..20).for_each(|region| drop(wait_for(&mut client, &format!("r{region}.cns.test."), Some(10))));
+    for region in 0..20 {
+        wait_for(&mut client, &format!("r{region}.cns.test."), Some(10));
+    }
     assert_eq!(addresses(&mut client, &zone_of((19, 9))), Some(1));
     assert_eq!(status(&daemon, CATALOG)["zones"][0]["serial"], 3);
 }

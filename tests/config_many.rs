@@ -1,10 +1,12 @@
 //! Configurations of many datacenters: templates and members by rule.
 
 use aggregator::catalog::listing::Listing;
-use aggregator::config::Config;
 use aggregator::config::listed::{ListedZones, Listings, RefusalReason};
+use aggregator::config::{Config, find_socket};
 use aggregator::zone::{Loader, Soa};
 use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +45,46 @@ fn a_new_datacenter_is_one_line() {
     let grown = parse(&text(&datacenter(7, 10)));
     assert_eq!(names(&grown, 7), [expected, vec!["r7-10.cns.test.".to_owned()]].concat());
     assert_eq!((0..20).filter(|region| names(&grown, *region) != names(&config, *region)).count(), 1);
+}
+
+//--- Several files ---
+
+/// Each datacenter has a file of its own; what is read is the same as if all stood in one, and it is read anew each time.
+#[test]
+fn included_files_are_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let datacenter = |number: usize| format!("[zones]\n\"w-{number}.test\" = {{ template = \"dc\" }}\n");
+    write("c.toml", "include = [\"conf.d/*.toml\", \"more/own.toml\"]\n[zones]\n\"own.test\" = \"192.0.2.9\"\n");
+    write("conf.d/2.toml", &datacenter(2));
+    write("conf.d/10.toml", &datacenter(10));
+    write("conf.d/region.toml", "[aggregations.\"w.test\"]\nmembers = { match = \"w-*.test\" }\nns = [\"ns.test\"]\n");
+    write(
+        "more/own.toml",
+        "[templates.dc]\nprimaries = { address = \"192.0.2.1\", key = \"k.test\" }\n[keys.\"k.test\"]\nsecret_file = \"k\"\n\
+         [control]\nsocket = \"run/control\"\n",
+    );
+    write("more/k", "bm9ib2R5IG11c3Qgc2VlIHRoaXM=");
+    let path = folder.path().join("c.toml");
+    let members = || {
+        let config = Config::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(config.warning_lines(), [""; 0]);
+        config.regions[0].members.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(members(), ["w-10.test.", "w-2.test."], "in the order of the files");
+    write("conf.d/3.toml", &datacenter(3));
+    assert_eq!(members(), ["w-10.test.", "w-2.test.", "w-3.test."]);
+    // Paths are relative to the file that they stand in, also for the commands.
+    assert_eq!(find_socket(&path), Some(folder.path().join("more/run/control")));
+    write("conf.d/3.toml", &(datacenter(3) + "\"w-4.test\" = { template = \"cd\" }\n"));
+    let errors = Config::load(&path).unwrap_err().to_string();
+    let place = format!("{}/conf.d/3.toml:3:27: ", folder.path().display());
+    assert_eq!(errors, format!("{place}unknown template \"cd\"; did you mean \"dc\"?"));
 }
 
 //--- Catalogs ---

@@ -48,7 +48,7 @@ pub struct ListedZone {
 }
 
 /// A zone that a catalog lists in vain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Refused {
     pub zone: Name,
     pub catalog: Name,
@@ -56,7 +56,7 @@ pub struct Refused {
 }
 
 /// Reason for which a zone that a catalog lists is not served for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
     /// The file has it, as a zone, a region or a catalog.
     Configured,

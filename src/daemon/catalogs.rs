@@ -18,7 +18,7 @@
 
 use crate::catalog::listing::Listing;
 use crate::config::Config;
-use crate::config::listed::{ListedZones, Listings, count_by_catalog};
+use crate::config::listed::{ListedZones, Listings, Refused, count_by_catalog};
 use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
 use crate::zone::Zone;
@@ -33,6 +33,8 @@ use wire::name::Name;
 const RETRY: Duration = Duration::from_secs(10);
 /// Names that a log line has at most.
 const NAMED: usize = 5;
+/// Refused zones that have log lines of their own, when many are at once.
+const TOLD: usize = 20;
 
 /// Waits for new versions of catalogs.
 pub struct Watch {
@@ -142,9 +144,12 @@ pub fn tell(config: &Config, old: &Config, metrics: &Metrics) {
         metrics.catalog_members.with_label_values(&[&catalog]).set(i64::try_from(members).unwrap_or(i64::MAX));
         metrics.catalog_refused.with_label_values(&[&catalog]).set(i64::try_from(refused).unwrap_or(i64::MAX));
     }
-    for refused in config.listed.refused.iter().filter(|refused| !before.refused.contains(refused)) {
+    let told: HashSet<&Refused> = before.refused.iter().collect();
+    let new: Vec<&Refused> = config.listed.refused.iter().filter(|refused| !told.contains(refused)).collect();
+    for refused in new.iter().take(TOLD) {
         let (zone, catalog, reason) = (&refused.zone, &refused.catalog, &refused.reason);
-        tracing::warn!(%zone, %catalog, %reason, "a listed zone is refused");
+        let more = if new.len() > TOLD { Some(new.len() - TOLD) } else { None };
+        tracing::warn!(%zone, %catalog, %reason, more, "a listed zone is refused");
     }
     let (come, go) = (missing_in(before, &config.listed), missing_in(&config.listed, before));
     let restarted = config.listed.restarted_since(before);
