@@ -66,7 +66,7 @@ fn included_files_are_as_one() {
     write("conf.d/region.toml", "[aggregations.\"w.test\"]\nmembers = { match = \"w-*.test\" }\nns = [\"ns.test\"]\n");
     write(
         "more/own.toml",
-        "[templates.dc]\nprimaries = { address = \"192.0.2.1\", key = \"k.test\" }\n[keys.\"k.test\"]\nsecret_file = \"k\"\n\
+        "[templates.dc]\nprimaries = [{ address = \"192.0.2.1\", key = \"k.test\" }]\n[keys.\"k.test\"]\nsecret_file = \"k\"\n\
          [control]\nsocket = \"run/control\"\n",
     );
     write("more/k", "bm9ib2R5IG11c3Qgc2VlIHRoaXM=");
@@ -81,9 +81,9 @@ fn included_files_are_as_one() {
     assert_eq!(members(), ["w-10.test.", "w-2.test.", "w-3.test."]);
     // Paths are relative to the file that they stand in, also for the commands.
     assert_eq!(find_socket(&path), Some(folder.path().join("more/run/control")));
-    write("conf.d/3.toml", &(datacenter(3) + "\"w-4.test\" = { template = \"cd\" }\n"));
+    write("conf.d/3.toml", &(datacenter(3) + "\"w-4.test\" = { primaries = \"192.0.2.4\", template = \"cd\" }\n"));
     let errors = Config::load(&path).unwrap_err().to_string();
-    let place = format!("{}/conf.d/3.toml:3:27: ", folder.path().display());
+    let place = format!("{}/conf.d/3.toml:3:52: ", folder.path().display());
     assert_eq!(errors, format!("{place}unknown template \"cd\"; did you mean \"dc\"?"));
 }
 
