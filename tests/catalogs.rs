@@ -314,7 +314,7 @@ fn a_zone_that_knot_begins_to_serve_is_served_here() {
 
 /// As many zones as CATALOG_ZONES says, in twenty regions: what a line more and a line less take.
 #[test]
-#[ignore = "takes minutes; the figures of docs/many-datacenters.md are from it"]
+#[ignore = "takes minutes, for figures"]
 fn a_line_among_very_many() {
     let folder = Folder::new();
     let count: usize = std::env::var("CATALOG_ZONES").ok().and_then(|count| count.parse().ok()).unwrap_or(20_000);
