@@ -35,7 +35,7 @@ pub use picks::Picked;
 pub use point::{Client, point};
 pub use steered::Given;
 pub use steering::{Prefer, Services, Steering, Treatment};
-pub use table::{Entry, Selections};
+pub use table::{Entry, Named, Selections};
 pub use tally::{LANES, SteeredTally, lane};
 pub use turns::Turns;
 
@@ -324,7 +324,12 @@ impl Selection {
         let Some(set) = self.steered.as_ref().filter(|set| set.steering.prefer != Prefer::Off) else { return };
         let home = asker.home.filter(|home| asker.orders.nearness(*home).is_some());
         let member = home.and_then(|home| asker.orders.nearness(home)?.member);
-        let expected = member.filter(|member| set.expects(*member)).map(|member| served == Some(member));
+        // Whoever gives what is answered is expected to, where it gives it to all.
+        let is_served = set.is_simple && member.is_some() && member == served;
+        let expected = match member {
+            _ if is_served => Some(true),
+            member => member.filter(|member| set.expects(*member)).map(|member| served == Some(member)),
+        };
         asker.orders.tally.count(home, served, expected);
     }
 }

@@ -35,9 +35,23 @@ pub struct Selections {
 
 /// An owner, by its labels in front of the origin, with what is known of it.
 #[derive(Clone, Debug)]
-struct Named {
+pub struct Named {
     labels: Arc<[u8]>,
     entry: Arc<Entry>,
+}
+
+impl Named {
+    /// Returns true if it is the owner with these labels.
+    #[inline]
+    pub fn is_of(&self, labels: &[u8]) -> bool {
+        *self.labels == *labels
+    }
+
+    /// What is known of it.
+    #[inline]
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
 }
 
 /// What is known of one owner.
@@ -59,6 +73,12 @@ impl Entry {
         (own + self.selections.iter().map(Selection::octets).sum::<usize>()) as u64
     }
 
+    /// What the answers from a set are made of, if not all are the whole set.
+    #[inline]
+    pub fn selection(&self, set: Set<'_>) -> Option<&Selection> {
+        self.selections.iter().find(|selection| selection.is_of(set))
+    }
+
     /// The second step of looking ahead, behind [`Selections::fetch`].
     #[inline]
     pub fn fetch_selections(&self) {
@@ -77,6 +97,12 @@ impl Entry {
     #[inline]
     pub fn set_octets(&self) -> usize {
         self.selections.iter().map(|selection| selection.octets as usize).max().unwrap_or_default()
+    }
+
+    /// Returns true if clients have points in some set.
+    #[inline]
+    pub fn has_points(&self) -> bool {
+        self.selections.iter().any(|selection| selection.ring().is_some())
     }
 
     /// The next step for a client with points.
@@ -125,14 +151,14 @@ impl Selections {
     /// What the answers from a set are made of, if not all are the whole set; `labels` are those of its owner in front of
     /// the origin.
     pub fn find(&self, labels: &[u8], set: Set<'_>) -> Option<&Selection> {
-        self.entry(labels)?.selections.iter().find(|selection| selection.is_of(set))
+        self.entry(labels)?.selection(set)
     }
 
     /// What is known of an owner.
     #[inline]
     pub fn entry(&self, labels: &[u8]) -> Option<&Entry> {
         match self.entries.get(&Owner::new(labels).hashed()) {
-            Some(named) if *named.labels == *labels => Some(&named.entry),
+            Some(named) if named.is_of(labels) => Some(&named.entry),
             _ if self.others.is_empty() => None,
             _ => self.others.get(labels).map(Arc::as_ref),
         }
@@ -141,11 +167,11 @@ impl Selections {
     /// Asks the processor for the memory that a look-up of the owner with a hash needs. Its labels are not compared, so
     /// what is found may be another's.
     #[inline]
-    pub fn fetch(&self, hash: u64) -> Option<&Entry> {
+    pub fn fetch(&self, hash: u64) -> Option<&Named> {
         let named = self.entries.get(&hash)?;
         prefetch(named.labels.as_ptr());
         prefetch(Arc::as_ptr(&named.entry));
-        Some(&named.entry)
+        Some(named)
     }
 
     /// Replaces what is known of an owner.

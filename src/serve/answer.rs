@@ -24,6 +24,7 @@ mod additional;
 mod windows;
 
 use crate::publish::{Published, Served, State, Unknown};
+use crate::select::Named;
 use crate::zone::{Node, Zone};
 use additional::Targets;
 use std::net::{IpAddr, Ipv4Addr};
@@ -96,7 +97,7 @@ pub fn answer_request<'p>(
     // Multiples of the golden ratio are equidistributed, those of every other number, too: clients ask for A and AAAA in
     // turn.
     let turn = asked.rotation.wrapping_mul(0x9e37_79b1);
-    let mut reply = Reply { published, asked, writer, turn, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
+    let mut reply = Reply { published, asked, writer, turn, aside: None, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
     let mut is_malformed = false;
     if let Some(edns) = &request.edns
         && !matches!(edns.subnet, SubnetOption::Absent)
@@ -125,13 +126,15 @@ pub struct Place<'p> {
     pub served: &'p Served,
     /// Hash of the name there; none if the zone has no data to answer with.
     pub hash: Option<u64>,
+    /// What the zone's selections have under that hash, if somebody has looked; it may be another name's.
+    pub named: Option<&'p Named>,
 }
 
 impl<'p> Place<'p> {
     /// The place of a name (lowercase wire form), if a zone is served here that it is within.
     pub fn find(published: &'p Published, wire: &[u8]) -> Option<Place<'p>> {
         let served = published.find(wire)?;
-        Some(Place { served, hash: served.answerable().map(|zone| zone.hash_of(wire)) })
+        Some(Place { served, hash: served.answerable().map(|zone| zone.hash_of(wire)), named: None })
     }
 }
 
@@ -174,6 +177,8 @@ struct Reply<'p, 'o> {
     writer: Writer<'o>,
     /// Part of each set at which it begins, in parts of 2^32.
     turn: u32,
+    /// What selections have under the hash of the name that was asked for, with their zone.
+    aside: Option<(&'p Served, &'p Named)>,
     /// The records in the message that name what may be added: hosts, or instances.
     targets: Option<Targets>,
     /// DNAME sets in the answer, which a chain may meet again.
@@ -203,6 +208,7 @@ impl<'p> Reply<'p, '_> {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
+        self.aside = place.named.map(|named| (place.served, named));
         let served = zone_above(self.published, place.served, current.wire, question.rtype).unwrap_or(place.served);
         let rcode = self.resolve_in(served, place, current, question.rtype);
         served.tally.count(rcode);

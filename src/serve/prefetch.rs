@@ -9,9 +9,9 @@
 //! Cost: O(message) a request, no allocation but for an [`Prefetch`].
 
 use crate::publish::{Published, Served};
-use crate::select::{Client, Entry};
+use crate::select::Client;
 use crate::serve::answer::Place;
-use crate::zone::Table;
+use crate::zone::{LINE_BYTES, Table};
 use std::net::IpAddr;
 use wire::message::Request;
 
@@ -20,6 +20,8 @@ use wire::message::Request;
 pub const MOST: usize = 16;
 /// Fewer have too little to wait for together.
 const LEAST: usize = 3;
+/// Sets of no more octets are asked for with their node.
+const NODE_OCTETS: usize = LINE_BYTES;
 
 /// The requests of a batch.
 pub struct Prefetch {
@@ -71,7 +73,7 @@ impl Prefetch {
     /// Asks for what the answers to the requests of a batch will need beside nodes, if some zone has answers that are not
     /// whole sets; `peer` has the sender of each.
     #[inline]
-    pub fn look_aside<'p>(&self, published: &'p Published, places: &Places<'p>, peer: impl Fn(usize) -> IpAddr) {
+    pub fn look_aside<'p>(&self, published: &'p Published, places: &mut Places<'p>, peer: impl Fn(usize) -> IpAddr) {
         if published.has_selections {
             self.fetch_aside(published, places, peer);
         }
@@ -79,37 +81,45 @@ impl Prefetch {
 
     /// Asks for selections, and for the homes of the clients that they are for.
     #[inline(never)]
-    fn fetch_aside<'p>(&self, published: &'p Published, places: &Places<'p>, peer: impl Fn(usize) -> IpAddr) {
-        let mut found: [Option<(&Entry, IpAddr, Client)>; MOST] = [None; MOST];
-        for (index, (place, found)) in places.iter().zip(&mut found).enumerate() {
-            let Some(Place { served, hash: Some(hash) }) = place.flatten() else { continue };
-            let Some(entry) = served.selections.fetch(hash) else { continue };
-            let told = self.requests[index].edns.and_then(|edns| edns.subnet.address());
-            // Whether what was told is believed is decided later: a wrong guess costs a line of memory.
-            let (address, client) = match told {
-                Some(told) => (told, Client::from_subnet(told)),
-                None => (peer(index), Client::from_source(peer(index))),
-            };
+    fn fetch_aside<'p>(&self, published: &'p Published, places: &mut Places<'p>, peer: impl Fn(usize) -> IpAddr) {
+        let told = |index: usize| self.requests[index].edns.and_then(|edns| edns.subnet.address());
+        // Whether what was told is believed is decided later: a wrong guess costs a line of memory.
+        let address_of = |index: usize| told(index).unwrap_or_else(|| peer(index));
+        let (mut found, mut count) = ([None; MOST], 0);
+        for (index, place) in places.iter_mut().enumerate() {
+            let Some(Some(Place { served, hash: Some(hash), named })) = place else { continue };
+            let Some(hit) = served.selections.fetch(*hash) else { continue };
+            *named = Some(hit);
+            let address = address_of(index);
             published.clients.fetch_place(address);
-            *found = Some((entry, address, client));
+            found[count] = Some((hit.entry(), index, address));
+            count += 1;
         }
-        for (entry, address, _) in found.iter().flatten() {
+        let found = found[..count].iter().flatten();
+        for (entry, _, address) in found.clone() {
             entry.fetch_selections();
             published.clients.fetch_ranges(*address);
         }
-        for (place, found) in places.iter().zip(&found) {
-            if let (Some((table, hash)), Some((entry, ..))) = (place.flatten().and_then(table_of), found) {
-                table.fetch_sets(hash, entry.set_octets());
+        let mut has_points = false;
+        for (entry, index, _) in found.clone() {
+            let octets = entry.set_octets();
+            if octets > NODE_OCTETS
+                && let Some((table, hash)) = places[*index].flatten().and_then(table_of)
+            {
+                table.fetch_sets(hash, octets);
             }
+            entry.fetch_records();
+            has_points |= entry.has_points();
         }
-        let found = found.iter().flatten();
-        found.clone().for_each(|(entry, ..)| entry.fetch_records());
-        found.clone().for_each(|(entry, _, client)| entry.fetch_place(client));
-        found.for_each(|(entry, _, client)| entry.fetch_points(client));
+        if has_points {
+            let client_of = |index| told(index).map_or_else(|| Client::from_source(peer(index)), Client::from_subnet);
+            found.clone().for_each(|(entry, index, _)| entry.fetch_place(&client_of(*index)));
+            found.for_each(|(entry, index, _)| entry.fetch_points(&client_of(*index)));
+        }
     }
 }
 
 /// The table that has the node of a name, and its hash there.
-fn table_of(Place { served, hash }: Place<'_>) -> Option<(&Table, u64)> {
+fn table_of(Place { served, hash, .. }: Place<'_>) -> Option<(&Table, u64)> {
     Some((Served::answerable(served)?.table(), hash?))
 }

@@ -190,8 +190,8 @@ impl Worker {
             };
             let published = cache.load();
             let now = rate_limit::clock();
-            let places = prefetch.read(published, (0..received).map(|index| batch.request(index)));
-            prefetch.look_aside(published, &places, |index| batch.peer(index));
+            let mut places = prefetch.read(published, (0..received).map(|index| batch.request(index)));
+            prefetch.look_aside(published, &mut places, |index| batch.peer(index));
             for (index, place) in places.into_iter().enumerate().take(received) {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |message, peer, out| {

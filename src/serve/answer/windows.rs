@@ -47,7 +47,7 @@ impl<'p> Reply<'p, '_> {
             false => writer.add_rrset(section, owner, rrset, turn, |_| ()),
             true => writer.add_services(section, owner, rrset, rrset.rdatas_from(turn), |_| ()),
         };
-        let Some(selection) = source.served.selections.find(node.owner(), rrset) else {
+        let Some(selection) = self.selection(source, node, rrset) else {
             return add_whole(&mut self.writer, self.turn);
         };
         let asker = self.asker(source, node.owner(), selection, matches!(section, Section::Additional));
@@ -77,6 +77,18 @@ impl<'p> Reply<'p, '_> {
             selection.count(&asker, served);
         }
         Ok(())
+    }
+
+    /// What answers from a set of a node are made of, if not all are the whole set.
+    #[inline]
+    fn selection(&self, source: Source<'p>, node: Node<'_>, set: Set<'_>) -> Option<&'p Selection> {
+        let labels = node.owner();
+        match self.aside {
+            Some((served, named)) if std::ptr::eq(served, source.served) && named.is_of(labels) => {
+                named.entry().selection(set)
+            }
+            _ => source.served.selections.find(labels, set),
+        }
     }
 
     /// Adds the records of a set that stand at offsets.
@@ -146,7 +158,7 @@ impl<'p> Reply<'p, '_> {
         if self.asked.datagram || !is_meant || node.get(rtype::RRSIG).is_some() {
             return Err(Full);
         }
-        let selection = source.served.selections.find(node.owner(), rrset);
+        let selection = self.selection(source, node, rrset);
         let asked = selection.map(|selection| (selection, self.asker(source, node.owner(), selection, false)));
         let window = asked.map_or(Window::Whole, |(selection, asker)| selection.window(&asker));
         let served = window.served();
