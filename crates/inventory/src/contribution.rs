@@ -72,12 +72,24 @@ pub enum Role {
     Service(u8, u8),
     /// Name of its service of this number right below the zone.
     Bare(u8),
-    /// Tokens of its ACME challenge.
+    /// Tokens of its ACME challenge, below its own name.
+    OwnChallenge,
+    /// The same below the name of a service.
     Challenge,
     /// Alias of CMON.
     Cmon,
     /// PTR record of its address of this number.
     Ptr(u8),
+}
+
+impl Role {
+    /// True at names that tell whose they are: no other instance has a role there.
+    pub fn is_own(self) -> bool {
+        match self {
+            Role::Instance(_) | Role::OwnChallenge | Role::Cmon => true,
+            Role::Service(..) | Role::Bare(_) | Role::Challenge | Role::Ptr(_) => false,
+        }
+    }
 }
 
 /// A zone, as the names of an instance know it.
@@ -138,7 +150,8 @@ impl Published {
             let mut both = |name: Option<Name>, role: Role, records: usize| {
                 if tokens > 0 {
                     let challenge = name.as_ref().and_then(|name| name.prepend(b"_acme-challenge").ok());
-                    put(zone.clone(), challenge, Role::Challenge, tokens);
+                    let of = if matches!(role, Role::Instance(_)) { Role::OwnChallenge } else { Role::Challenge };
+                    put(zone.clone(), challenge, of, tokens);
                 }
                 put(zone.clone(), name, role, records);
             };
@@ -215,7 +228,7 @@ impl Published {
                 }
                 return;
             }
-            Role::Challenge => {
+            Role::OwnChallenge | Role::Challenge => {
                 self.tokens.iter().for_each(|token| each(rtype::TXT, text(token)));
                 return;
             }

@@ -19,6 +19,7 @@ use crate::config::Limits;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::ops::{Add, Bound};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A group of members `K` at places `P`, with moments `T`.
@@ -31,13 +32,15 @@ pub struct Group<K, T, P = ()> {
     /// Removals that may still lie in the window, oldest first.
     removed: VecDeque<(T, K)>,
     places: BTreeMap<P, Place<T>>,
+    /// Places of the member that was put last: those of most members are the same, and are kept once.
+    usual: Arc<[P]>,
     /// Moment of the next removal, or at which the last is forgotten, if nothing else happens.
     next: Option<T>,
 }
 
 #[derive(Clone, Debug)]
 struct Member<T, P> {
-    places: Box<[P]>,
+    places: Arc<[P]>,
     /// Moment at which it withdrew; none if it did not.
     since: Option<T>,
 }
@@ -64,6 +67,7 @@ impl<K, T, P> Default for Group<K, T, P> {
             queue: BTreeSet::new(),
             removed: VecDeque::new(),
             places: BTreeMap::new(),
+            usual: Arc::default(),
             next: None,
         }
     }
@@ -95,11 +99,14 @@ where
     }
 
     fn put(&mut self, member: K, places: &[P], since: Option<T>) -> bool {
+        if *self.usual != *places {
+            self.usual = places.into();
+        }
         let was_held = match self.members.get_mut(&member) {
             Some(known) => {
                 let before = std::mem::replace(&mut known.since, since);
                 if *known.places != *places {
-                    let left = std::mem::replace(&mut known.places, places.into());
+                    let left = std::mem::replace(&mut known.places, self.usual.clone());
                     enter(&mut self.places, places);
                     leave(&mut self.places, &left);
                 }
@@ -110,7 +117,7 @@ where
             }
             None => {
                 enter(&mut self.places, places);
-                self.members.insert(member.clone(), Member { places: places.into(), since });
+                self.members.insert(member.clone(), Member { places: self.usual.clone(), since });
                 false
             }
         };
@@ -170,7 +177,7 @@ where
                 }
             } else {
                 self.remove(&member);
-                for place in &places {
+                for place in &places[..] {
                     if let Some(place) = self.places.get_mut(place)
                         && place.members == 1
                     {

@@ -97,7 +97,7 @@ impl<L: Eq + Hash, C: Ord + Clone> Claims<L, C> {
     }
 
     /// The claims to a label, in order.
-    pub fn of(&self, label: &L) -> impl Iterator<Item = &C> {
+    pub fn of<'c>(&'c self, label: &L) -> impl Iterator<Item = &'c C> + use<'c, L, C> {
         self.claims.get(label).into_iter().flat_map(Crowd::iter)
     }
 

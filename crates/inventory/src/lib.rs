@@ -19,6 +19,7 @@ pub mod document;
 pub mod kept;
 pub mod labels;
 pub mod model;
+mod packed;
 pub mod roster;
 pub mod tag;
 pub mod verdict;

@@ -27,6 +27,7 @@ pub use crate::model::Health;
 use crate::model::{
     Account, Change, Element, Inventory, Key, Mac, Moment, Network, NetworkPool, Nic, Server, Uuid, Vm,
 };
+use crate::packed::Packed;
 use crate::verdict::{Reason, Reasons};
 pub use explain::{Counts, Explanation, Membership};
 use index::Index;
@@ -43,6 +44,8 @@ type Spot = (u16, Box<str>);
 /// An account and the name of its service.
 type GroupKey = (Uuid, Box<str>);
 type Members = Group<Uuid, Moment, Spot>;
+/// The label that an instance claims, with its account, and the instance's age.
+type Claim = (GroupKey, Moment);
 
 /// Everything known of a datacenter and the zones that it makes.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ pub struct Roster {
 /// An instance and what became of it.
 #[derive(Debug)]
 struct Instance {
-    vm: Vm,
+    vm: Packed<Vm>,
     /// What it published before a restart, if it could not be judged then.
     recalled: Option<Box<Published>>,
     undecided: Option<(Reason, Moment)>,
@@ -98,9 +101,8 @@ struct Instance {
     service: bool,
     first: Reasons,
     all: Reasons,
-    /// The label that it claims, with its account and its age.
-    claim: Option<Box<(GroupKey, (Moment, Uuid))>>,
-    published: Option<Box<Published>>,
+    claim: Option<Packed<Claim>>,
+    published: Option<Packed<Published>>,
     /// Some of its names were left out, since they were too many or too long.
     is_cut: bool,
 }
@@ -232,7 +234,8 @@ impl Roster {
         let keeping = std::mem::take(&mut self.keeping);
         let keep = self.keep();
         let (mut other, _) = Roster::restore(config, &keep, self.now.max(now));
-        for (zone, names) in self.index.all(&self.config) {
+        for zone in self.zones() {
+            let names = self.zone_names(&zone);
             touched.entry(zone).or_default().extend(names);
         }
         for (zone, names) in touched {
@@ -318,23 +321,23 @@ impl Roster {
     }
 
     fn put_vm(&mut self, vm: Vm) {
-        let uuid = vm.uuid;
+        let (uuid, packed) = (vm.uuid, Packed::new(&vm));
         match self.vms.get_mut(&uuid) {
-            Some(known) if known.vm == vm => return,
+            Some(known) if known.vm == packed => return,
             Some(known) => {
                 // What it has published may stay for a while, with the labels of the account that it had.
-                let published = known.published.as_ref().map(|published| Use::Account(published.owner));
-                let before = std::mem::replace(&mut known.vm, vm);
-                let mut uses: HashSet<Use> = self.uses(&self.vms[&uuid].vm).into_iter().collect();
+                let published = known.published().map(|published| Use::Account(published.owner));
+                let before = std::mem::replace(&mut known.vm, packed);
+                let mut uses: HashSet<Use> = self.uses(&vm).into_iter().collect();
                 uses.extend(published);
-                let mut left = self.uses(&before);
+                let mut left = self.uses(&before.open());
                 left.retain(|what| !uses.contains(what));
                 self.use_all(uuid, uses);
                 self.unuse(uuid, left);
             }
             None => {
                 let uses = self.uses(&vm);
-                self.vms.insert(uuid, Instance::new(vm));
+                self.vms.insert(uuid, Instance::new(packed));
                 self.use_all(uuid, uses);
             }
         }
@@ -465,16 +468,17 @@ impl Roster {
         self.dirty.remove(&uuid);
         self.stale.remove(&uuid);
         self.tally.remove(&instance);
-        self.unclaim_alias(instance.claim.take());
-        let last = instance.published.as_ref().or(instance.recalled.as_ref());
-        let published_owner = last.map(|published| published.owner);
-        if let Some(published) = instance.published.take() {
+        self.unclaim_alias(uuid, instance.claim.take());
+        let recalled = instance.recalled.take();
+        let published = instance.published.take().map(|published| published.open());
+        let published_owner = published.as_ref().or(recalled.as_deref()).map(|published| published.owner);
+        if let Some(published) = published {
             self.leave_groups(uuid, &published, &[]);
             self.withdraw_names(uuid, &published);
             // An alias with the text of this UUID may be used from now on.
             self.dirty_aliases.insert((published.owner, uuid.to_string().into()));
         }
-        let mut uses = self.uses(&instance.vm);
+        let mut uses = self.uses(&instance.vm.open());
         uses.extend(published_owner.map(Use::Account));
         self.unuse(uuid, uses);
         true
@@ -485,8 +489,7 @@ impl Roster {
         self.pass(now);
         let mut keys: BTreeSet<GroupKey> = BTreeSet::new();
         for (uuid, service) in self.index.services_at(&self.config, name) {
-            let published = self.vms.get(&uuid).and_then(|instance| instance.published.as_deref());
-            let Some(published) = published else { continue };
+            let Some(published) = self.vms.get(&uuid).and_then(Instance::published) else { continue };
             if let Some(offer) = published.services.get(usize::from(service)) {
                 keys.insert((published.owner, offer.name.clone()));
             }
@@ -530,7 +533,7 @@ impl Roster {
 }
 
 impl Instance {
-    fn new(vm: Vm) -> Instance {
+    fn new(vm: Packed<Vm>) -> Instance {
         Instance {
             vm,
             recalled: None,
@@ -543,6 +546,11 @@ impl Instance {
             published: None,
             is_cut: false,
         }
+    }
+
+    /// All that its records depend on; none if it has none.
+    fn published(&self) -> Option<Published> {
+        self.published.as_ref().map(Packed::open)
     }
 
     /// The first reason of each group of rules, and all, those of its names included.

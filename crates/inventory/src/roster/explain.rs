@@ -189,10 +189,10 @@ impl Roster {
     /// Why an instance has the names that it has; none if it is unknown.
     pub fn explain(&self, vm: Uuid) -> Option<Explanation> {
         let instance = self.vms.get(&vm)?;
-        let published = instance.published.as_deref();
+        let (known, published) = (instance.vm.open(), instance.published());
         let (mut names, mut addressed) = (Vec::new(), Vec::new());
         let (mut first, mut all) = instance.reasons();
-        if let Some(published) = published {
+        if let Some(published) = &published {
             let is_in = |service: u8| published.services.get(usize::from(service)).is_some_and(|offer| offer.is_in);
             published.names(&self.config, vm, |place, name, role| match place {
                 Place::Forward(zone) => {
@@ -204,7 +204,7 @@ impl Roster {
                     let has_address = match role {
                         Role::Instance(_) => true,
                         Role::Service(service, _) | Role::Bare(service) => is_in(service),
-                        Role::Challenge | Role::Cmon | Role::Ptr(_) => false,
+                        Role::OwnChallenge | Role::Challenge | Role::Cmon | Role::Ptr(_) => false,
                     };
                     addressed.extend((has_address && !is_left_out).then(|| name.clone()));
                     names.push((self.config.forward[usize::from(zone)].origin.clone(), name));
@@ -231,11 +231,11 @@ impl Roster {
                 held_until: foretold.and_then(|group| group.until(&self.config.damping, &vm, self.memory.closed_until)),
             }
         });
-        let account = instance.vm.owner.and_then(|owner| self.accounts.get(&owner));
+        let account = known.owner.and_then(|owner| self.accounts.get(&owner));
         Some(Explanation {
             uuid: vm,
-            alias: instance.vm.alias.clone(),
-            owner: instance.vm.owner,
+            alias: known.alias,
+            owner: known.owner,
             login: account.map(|account| account.element.login.clone()),
             instance: instance.instance,
             service: instance.service,
@@ -253,7 +253,7 @@ impl Roster {
     /// then those that would have some were they listed. O(records at the name + instances of the account · octets of
     /// their tags).
     pub fn explain_name(&self, zone: &Name, owner: &Name) -> Vec<Explanation> {
-        let mut vms: Vec<Uuid> = self.index.at(&self.config, zone, owner).into_iter().map(|(uuid, _)| uuid).collect();
+        let mut vms: Vec<Uuid> = self.at(zone, owner).iter().map(|(uuid, _)| *uuid).collect();
         vms.dedup();
         let absent = self.absent_at(zone, owner);
         let absent = absent.into_iter().filter(|vm| vms.binary_search(vm).is_err());
@@ -282,7 +282,7 @@ impl Roster {
         let accounts = tag::uuid_label(account).into_iter();
         let accounts = accounts.chain(self.logins.of(account).copied().filter(|_| self.config.use_login));
         let users = accounts.flat_map(|account| self.users.get(&Use::Account(account)).into_iter().flatten());
-        users.filter(|uuid| self.vms.get(uuid).is_some_and(|instance| has_name(&instance.vm))).copied().collect()
+        users.filter(|uuid| self.vms.get(uuid).is_some_and(|instance| has_name(&instance.vm.open()))).copied().collect()
     }
 
     /// Returns true if labels are the head of an instance, with the label of a network in front or without.

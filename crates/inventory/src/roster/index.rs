@@ -1,25 +1,35 @@
 //! The names of all zones, each with those who have records there.
 //!
-//! Invariants: a name is there exactly while somebody has a role at it; no RRset is larger than [`MOST_OCTETS`], and
-//! where it would be, members have all their records at the name, by UUID, or none.
+//! The names of an instance's own tell whose they are, and are not kept: `uuid.cmon`, `head.inst.account` and what stands
+//! below that are found by the UUID, or by the labels of alias and login and their owners. An index has all others: those
+//! of services, whose members are many, and reverse names.
 //!
-//! Cost: O(log members) to add or remove one; the records of a name cost O(records there).
+//! Invariants: a name is in the index exactly while somebody has a role at it; whoever is found by a name of its own has
+//! that among its names; no RRset is larger than [`MOST_OCTETS`], and where it would be, members have all their records at
+//! the name, by UUID, or none.
+//!
+//! Cost: O(log members) to add or remove one; the records of a name cost O(records there), and O(names of the instance)
+//! where it is that one's own.
 
-use super::Roster;
-use crate::config::Config;
-use crate::contribution::{Place, Role};
+use super::{Instance, Roster};
+use crate::config::{Config, Reverse};
+use crate::contribution::{Place, Role, below};
 use crate::labels::Crowd;
 use crate::model::Uuid;
+use crate::tag;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use wire::name::Name;
+use wire::name::{Name, labels};
 use wire::rr::{RRset, rtype};
 
 /// Octets of the largest RRset.
 const MOST_OCTETS: usize = 65_000;
 
-type Names = HashMap<Name, Crowd<(Uuid, Role)>>;
+/// Those with a role at a name.
+type Holders = Crowd<(Uuid, Role)>;
+type Names = HashMap<Name, Holders>;
 
-/// Names by zone.
+/// Names by zone, but for those of instances' own.
 #[derive(Debug)]
 pub(super) struct Index {
     forward: Vec<Names>,
@@ -56,20 +66,6 @@ impl Index {
         names.get_mut(name).is_some_and(|crowd| crowd.remove(&who)) && names.remove(name).is_some()
     }
 
-    fn names(&self, config: &Config, zone: &Name) -> Option<(Option<u16>, &Names)> {
-        match config.forward.iter().position(|forward| forward.origin == *zone) {
-            Some(index) => Some((Some(index as u16), self.forward.get(index)?)),
-            None => Some((None, self.reverse.get(zone)?)),
-        }
-    }
-
-    /// All names by zone.
-    pub(super) fn all(&self, config: &Config) -> HashMap<Name, Vec<Name>> {
-        let forward = config.forward.iter().map(|zone| &zone.origin).zip(&self.forward);
-        let all = forward.chain(&self.reverse);
-        all.map(|(zone, names)| (zone.clone(), names.keys().cloned().collect())).collect()
-    }
-
     /// The instances with a service at a name, with its number.
     pub(super) fn services_at(&self, config: &Config, name: &Name) -> Vec<(Uuid, u8)> {
         let mut found = Vec::new();
@@ -85,12 +81,6 @@ impl Index {
         }
         found
     }
-
-    /// Those with a role at a name.
-    pub(super) fn at(&self, config: &Config, zone: &Name, owner: &Name) -> Vec<(Uuid, Role)> {
-        let names = self.names(config, zone).and_then(|(_, names)| names.get(owner));
-        names.into_iter().flat_map(Crowd::iter).copied().collect()
-    }
 }
 
 impl Roster {
@@ -98,8 +88,8 @@ impl Roster {
     pub fn zones(&self) -> Vec<Name> {
         let mut zones: Vec<Name> = self.config.forward.iter().map(|zone| zone.origin.clone()).collect();
         let mut reverse: Vec<Name> = match &self.config.reverse {
-            crate::config::Reverse::Listed(zones) => zones.iter().map(|zone| zone.origin.clone()).collect(),
-            crate::config::Reverse::Auto => self.index.reverse.keys().cloned().collect(),
+            Reverse::Listed(zones) => zones.iter().map(|zone| zone.origin.clone()).collect(),
+            Reverse::Auto => self.index.reverse.keys().cloned().collect(),
         };
         reverse.sort_by(Name::canonical_cmp);
         zones.append(&mut reverse);
@@ -108,32 +98,151 @@ impl Roster {
 
     /// The owner names of a zone, in no order.
     pub fn zone_names(&self, zone: &Name) -> Vec<Name> {
-        let names = self.index.names(&self.config, zone);
-        names.map(|(_, names)| names.keys().cloned().collect()).unwrap_or_default()
+        let mut all = Vec::new();
+        self.each_own(zone, |name, _, _| all.push(name));
+        all.extend(self.indexed(zone).into_iter().flat_map(|(_, names)| names.keys().cloned()));
+        all
+    }
+
+    /// All RRsets of a zone, name by name, in no order. Quicker than asking for the records at each of its names.
+    pub fn each_name(&self, zone: &Name, mut each: impl FnMut(Name, Vec<RRset>)) {
+        if let Some(number) = self.forward_number(zone) {
+            self.each_own(zone, |name, uuid, role| {
+                let mut records = Vec::new();
+                self.put_records(number, uuid, role, &mut records);
+                each(name, self.sets(records));
+            });
+        }
+        if let Some((forward, names)) = self.indexed(zone) {
+            names.iter().for_each(|(name, crowd)| each(name.clone(), self.records_of(forward, crowd)));
+        }
     }
 
     /// The RRsets at an owner name of a zone; none if the name has none.
     pub fn records_at(&self, zone: &Name, owner: &Name) -> Vec<RRset> {
-        let Some((forward, names)) = self.index.names(&self.config, zone) else { return Vec::new() };
-        let Some(crowd) = names.get(owner) else { return Vec::new() };
-        let mut sets: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
-        match forward {
-            Some(zone) => {
-                for (rtype, rdata) in self.members_at(zone, crowd).flat_map(|(_, records)| records) {
-                    sets.entry(rtype).or_default().push(rdata);
+        self.holders(zone, owner).map(|(forward, crowd)| self.records_of(forward, &crowd)).unwrap_or_default()
+    }
+
+    /// Those with a role at a name, by UUID.
+    pub(super) fn at(&self, zone: &Name, owner: &Name) -> Vec<(Uuid, Role)> {
+        self.holders(zone, owner).map(|(_, crowd)| crowd.iter().copied().collect()).unwrap_or_default()
+    }
+
+    //--- Holders ---
+
+    fn forward_number(&self, zone: &Name) -> Option<u16> {
+        self.config.forward.iter().position(|forward| forward.origin == *zone).map(|index| index as u16)
+    }
+
+    /// The index of a zone, and its number if it is a forward zone.
+    fn indexed(&self, zone: &Name) -> Option<(Option<u16>, &Names)> {
+        match self.forward_number(zone) {
+            Some(number) => Some((Some(number), self.index.forward.get(usize::from(number))?)),
+            None => Some((None, self.index.reverse.get(zone)?)),
+        }
+    }
+
+    /// Those with a role at a name, and the zone's number if it is a forward zone.
+    fn holders(&self, zone: &Name, owner: &Name) -> Option<(Option<u16>, Cow<'_, Holders>)> {
+        let (forward, names) = self.indexed(zone)?;
+        if let Some(crowd) = names.get(owner) {
+            return Some((forward, Cow::Borrowed(crowd)));
+        }
+        Some((forward, Cow::Owned(self.own_holders(forward?, owner)?)))
+    }
+
+    /// Those whose own name a name in a forward zone is.
+    fn own_holders(&self, zone: u16, owner: &Name) -> Option<Holders> {
+        let mut holders: Option<Holders> = None;
+        for uuid in self.own_candidates(zone, owner) {
+            self.own_names(uuid, |place, name, role| {
+                if place == zone && name == *owner {
+                    let one = (uuid, role);
+                    holders.get_or_insert(Crowd::One(one)).add(one);
+                }
+            });
+        }
+        holders
+    }
+
+    /// All whose own name a name in a forward zone can be, by its labels.
+    fn own_candidates(&self, zone: u16, owner: &Name) -> Vec<Uuid> {
+        let origin = &self.config.forward[usize::from(zone)].origin;
+        if !owner.is_within(origin) {
+            return Vec::new();
+        }
+        let count = owner.label_count() - origin.label_count();
+        let all: Vec<&str> =
+            labels(owner.as_wire()).take(count).map(|label| std::str::from_utf8(label).unwrap_or_default()).collect();
+        match &all[..] {
+            [head, "cmon"] => tag::uuid_label(head).into_iter().collect(),
+            [.., head, "inst", account] => {
+                let accounts = tag::uuid_label(account).into_iter().chain(self.label_owners.get(*account).copied());
+                let aliased = accounts.flat_map(|account| self.aliases.of(&(account, Box::from(*head))));
+                tag::uuid_label(head).into_iter().chain(aliased.map(|(_, uuid)| *uuid)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The names of an instance's own, or of a compute node, in forward zones.
+    fn own_names(&self, uuid: Uuid, mut each: impl FnMut(u16, Name, Role)) {
+        let published = self.vms.get(&uuid).and_then(Instance::published);
+        if let Some(published) = published {
+            published.names(&self.config, uuid, |place, name, role| {
+                if let Place::Forward(zone) = place
+                    && role.is_own()
+                {
+                    each(zone, name, role);
+                }
+            });
+        } else if self.servers.get(&uuid).is_some_and(|node| node.has_alias) {
+            let text = uuid.to_string();
+            for (zone, forward) in self.config.forward.iter().enumerate() {
+                if let Some(name) = below(&forward.origin, &[&text, "cmon"]) {
+                    each(zone as u16, name, Role::Cmon);
                 }
             }
+        }
+    }
+
+    /// Every name of a forward zone that is an instance's or a compute node's own.
+    fn each_own(&self, zone: &Name, mut each: impl FnMut(Name, Uuid, Role)) {
+        let Some(number) = self.forward_number(zone) else { return };
+        let nodes = self.servers.keys().filter(|uuid| !self.vms.contains_key(uuid));
+        for uuid in self.vms.keys().chain(nodes) {
+            self.own_names(*uuid, |place, name, role| {
+                if place == number {
+                    each(name, *uuid, role);
+                }
+            });
+        }
+    }
+
+    //--- Records ---
+
+    /// The RRsets of those with a role at a name.
+    fn records_of(&self, forward: Option<u16>, crowd: &Holders) -> Vec<RRset> {
+        match forward {
+            Some(zone) => self.sets(self.members_at(zone, crowd).flat_map(|(_, records)| records)),
             None => {
                 let candidates = crowd.iter().filter_map(|(uuid, role)| {
                     let Role::Ptr(number) = role else { return None };
-                    let published = self.vms.get(uuid)?.published.as_deref()?;
+                    let published = self.vms.get(uuid)?.published()?;
                     let (rank, target) = published.ptr_candidate(&self.config, *uuid, *number)?;
                     Some(((rank, *uuid), target))
                 });
-                if let Some((_, target)) = candidates.min_by_key(|(rank, _)| *rank) {
-                    sets.insert(rtype::PTR, vec![target.as_wire().into()]);
-                }
+                let first = candidates.min_by_key(|(rank, _)| *rank);
+                self.sets(first.map(|(_, target)| (rtype::PTR, target.as_wire().into())))
             }
+        }
+    }
+
+    /// Records as RRsets, by type.
+    fn sets(&self, records: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<RRset> {
+        let mut sets: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+        for (rtype, rdata) in records {
+            sets.entry(rtype).or_default().push(rdata);
         }
         sets.into_iter().filter_map(|(rtype, rdatas)| RRset::build(rtype, self.config.ttl, rdatas)).collect()
     }
@@ -144,7 +253,7 @@ impl Roster {
     fn members_at<'a>(
         &'a self,
         zone: u16,
-        crowd: &'a Crowd<(Uuid, Role)>,
+        crowd: &'a Holders,
     ) -> impl Iterator<Item = (Uuid, Vec<(u16, Vec<u8>)>)> + 'a {
         let mut roles = crowd.iter().peekable();
         let mut octets: BTreeMap<u16, usize> = BTreeMap::new();
@@ -167,13 +276,13 @@ impl Roster {
     }
 
     fn put_records(&self, zone: u16, uuid: Uuid, role: Role, records: &mut Vec<(u16, Vec<u8>)>) {
-        match self.vms.get(&uuid).and_then(|instance| instance.published.as_deref()) {
+        match self.vms.get(&uuid).and_then(Instance::published) {
             Some(published) => {
                 published.records(&self.config, uuid, zone, role, &mut |rtype, rdata| records.push((rtype, rdata)));
             }
             None if role == Role::Cmon => {
                 let origin = &self.config.forward[usize::from(zone)].origin;
-                let target = crate::contribution::below(origin, &["cmon"]);
+                let target = below(origin, &["cmon"]);
                 records.extend(target.map(|target| (rtype::CNAME, target.as_wire().into())));
             }
             None => {}

@@ -12,6 +12,7 @@ use crate::contribution::Published;
 use crate::damping::Remains;
 use crate::kept::{Entry, Kept};
 use crate::model::{Change, Element, Key, Moment, Uuid};
+use crate::packed::Packed;
 use crate::verdict::Reason;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -121,10 +122,10 @@ impl Roster {
     fn kept_published(&self, instance: &Instance) -> Option<KeptPublished> {
         let (_, since) = instance.undecided?;
         Some(KeptPublished {
-            records: instance.published.as_ref().or(instance.recalled.as_ref())?.clone(),
+            records: instance.published().map(Box::new).or_else(|| instance.recalled.clone())?,
             zones: self.config.forward.iter().map(|zone| zone.origin.to_string()).collect(),
             service: instance.service,
-            claim: instance.claim.as_deref().map(|((_, label), (created, _))| (label.clone(), *created)),
+            claim: instance.claim.as_ref().map(Packed::open).map(|((_, label), created)| (label, created)),
             since,
         })
     }
@@ -133,7 +134,7 @@ impl Roster {
         let plain = |element: Element, gone: bool| KeptElement { element, gone, published: None };
         match key {
             Key::Vm(uuid) => self.vms.get(&uuid).map(|instance| KeptElement {
-                element: Element::Vm(instance.vm.clone()),
+                element: Element::Vm(instance.vm.open()),
                 gone: false,
                 published: self.kept_published(instance),
             }),
@@ -248,7 +249,7 @@ impl Roster {
         }
         let now = self.now;
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
-        let claim = kept.claim.map(|(label, created)| Box::new(((kept.records.owner, label), (created, uuid))));
+        let claim = kept.claim.map(|(label, created)| ((kept.records.owner, label), created));
         self.tally.remove(instance);
         (instance.instance, instance.service) = (true, kept.service);
         let owner = kept.records.owner;

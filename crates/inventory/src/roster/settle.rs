@@ -6,9 +6,10 @@
 //! Cost: O(names of the instances looked at · log).
 
 use super::judge::ZoneScope;
-use super::{GroupKey, Members, Roster, Settled, Spot, Use, Wake};
-use crate::contribution::{Place, Published, Role, below};
+use super::{Claim, GroupKey, Instance, Members, Roster, Settled, Spot, Use, Wake};
+use crate::contribution::{Place, Published, below};
 use crate::model::{Account, Key, Moment, Uuid, Vm};
+use crate::packed::Packed;
 use crate::tag;
 use crate::verdict::{Reason, Verdict};
 use std::cmp::Reverse as Latest;
@@ -39,9 +40,8 @@ impl Roster {
             self.publish(uuid, draft, &named);
         }
         for uuid in stale {
-            let published = self.vms.get(&uuid).and_then(|instance| instance.published.clone());
-            if published.is_some() {
-                self.publish(uuid, published, &named);
+            if let Some(published) = self.vms.get(&uuid).and_then(Instance::published) {
+                self.publish(uuid, Some(Box::new(published)), &named);
             }
         }
         self.alias_nodes();
@@ -82,7 +82,8 @@ impl Roster {
         drafts: &mut BTreeMap<Uuid, Option<Box<Published>>>,
     ) {
         let Some(instance) = self.vms.get(&uuid) else { return };
-        let draft = match self.draft(&instance.vm, scope) {
+        let vm = instance.vm.open();
+        let draft = match self.draft(&vm, scope) {
             Ok(draft) => draft,
             Err(reason) => {
                 self.set_undecided(uuid, reason);
@@ -93,7 +94,7 @@ impl Roster {
             }
         };
         let owner = draft.published.as_ref().map(|published| published.owner);
-        let claim = owner.and_then(|owner| self.alias_claim(&instance.vm, owner));
+        let claim = owner.and_then(|owner| self.alias_claim(&vm, owner));
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
         self.tally.remove(instance);
         (instance.instance, instance.service) = (draft.verdict.instance, draft.verdict.service);
@@ -102,7 +103,7 @@ impl Roster {
         if instance.undecided.take().is_some() {
             self.keeping.elements.insert(Key::Vm(uuid));
         }
-        let before = instance.published.clone();
+        let before = instance.published();
         self.tally.add(instance);
         let services: Vec<&str> =
             draft.published.iter().flat_map(|published| published.services.iter().map(|offer| &*offer.name)).collect();
@@ -115,8 +116,7 @@ impl Roster {
         }
         self.claim_alias(uuid, claim);
         let former = before.as_ref().map(|before| before.owner);
-        let stays = self.vms.get(&uuid).and_then(|instance| instance.vm.owner);
-        if let Some(former) = former.filter(|former| Some(*former) != stays) {
+        if let Some(former) = former.filter(|former| Some(*former) != vm.owner) {
             self.unuse(uuid, vec![Use::Account(former)]);
         }
         if owner != former {
@@ -147,7 +147,7 @@ impl Roster {
     fn recall_published(&mut self, uuid: Uuid, drafts: &mut BTreeMap<Uuid, Option<Box<Published>>>) {
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
         let Some(published) = instance.recalled.take() else { return };
-        let claim = instance.claim.take();
+        let claim = instance.claim.take().map(|claim| claim.open());
         self.claim_alias(uuid, claim);
         for offer in published.services.iter().filter(|offer| offer.is_in) {
             let key = (published.owner, offer.name.clone());
@@ -298,30 +298,31 @@ impl Roster {
     }
 
     /// The label that an instance with names claims for its alias.
-    fn alias_claim(&self, vm: &Vm, owner: Uuid) -> Option<Box<(GroupKey, (Moment, Uuid))>> {
+    fn alias_claim(&self, vm: &Vm, owner: Uuid) -> Option<Claim> {
         let label = tag::label(vm.alias.as_deref().filter(|_| self.config.use_alias)?)?;
-        Some(Box::new(((owner, label), (vm.created.unwrap_or(Moment(i64::MAX)), vm.uuid))))
+        Some(((owner, label), vm.created.unwrap_or(Moment(i64::MAX))))
     }
 
     /// Puts a claim in the place of the one that an instance had.
-    pub(super) fn claim_alias(&mut self, uuid: Uuid, claim: Option<Box<(GroupKey, (Moment, Uuid))>>) {
+    pub(super) fn claim_alias(&mut self, uuid: Uuid, claim: Option<Claim>) {
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
-        if instance.claim == claim {
+        let packed = claim.as_ref().map(Packed::new);
+        if instance.claim == packed {
             return;
         }
-        let before = std::mem::replace(&mut instance.claim, claim.clone());
-        self.unclaim_alias(before);
-        if let Some(claim) = claim {
-            self.aliases.add(claim.0.clone(), claim.1);
-            self.dirty_aliases.insert(claim.0);
+        let before = std::mem::replace(&mut instance.claim, packed);
+        self.unclaim_alias(uuid, before);
+        if let Some((key, created)) = claim {
+            self.aliases.add(key.clone(), (created, uuid));
+            self.dirty_aliases.insert(key);
         }
     }
 
     /// Takes back an instance's claim.
-    pub(super) fn unclaim_alias(&mut self, claim: Option<Box<(GroupKey, (Moment, Uuid))>>) {
-        if let Some(claim) = claim {
-            self.aliases.remove(&claim.0, &claim.1);
-            self.dirty_aliases.insert(claim.0);
+    pub(super) fn unclaim_alias(&mut self, uuid: Uuid, claim: Option<Packed<Claim>>) {
+        if let Some((key, created)) = claim.map(|claim| claim.open()) {
+            self.aliases.remove(&key, &(created, uuid));
+            self.dirty_aliases.insert(key);
         }
     }
 
@@ -356,22 +357,17 @@ impl Roster {
     }
 
     /// The label of an instance's alias; none if it is another's. The UUID of another instance is that one's own.
-    fn own_alias(
-        &self,
-        uuid: Uuid,
-        claim: Option<&(GroupKey, (Moment, Uuid))>,
-        named: &[Named],
-    ) -> Result<Option<Box<str>>, Reason> {
+    fn own_alias(&self, uuid: Uuid, claim: Option<Claim>, named: &[Named]) -> Result<Option<Box<str>>, Reason> {
         let Some((key, _)) = claim else { return Ok(None) };
         let other = tag::uuid_label(&key.1).filter(|other| *other != uuid);
         // What the batch makes of the other counts, whichever of the two is published first.
         let holder = other.and_then(|other| match named.binary_search_by_key(&other, |(uuid, _)| *uuid) {
             Ok(place) => named.get(place)?.1,
-            Err(_) => Some(self.vms.get(&other)?.published.as_ref()?.owner),
+            Err(_) => Some(self.vms.get(&other)?.published()?.owner),
         });
         let is_taken = holder == Some(key.0);
-        match self.aliases.of(key).next() {
-            Some((_, first)) if *first == uuid && !is_taken => Ok(Some(key.1.clone())),
+        match self.aliases.of(&key).next() {
+            Some((_, first)) if *first == uuid && !is_taken => Ok(Some(key.1)),
             _ => Err(Reason::AliasConflict),
         }
     }
@@ -396,7 +392,7 @@ impl Roster {
                     None
                 })
             };
-            published.alias = own(self.own_alias(uuid, instance.claim.as_deref(), named));
+            published.alias = own(self.own_alias(uuid, instance.claim.as_ref().map(Packed::open), named));
             published.login = own(self.own_login(published.owner));
             for offer in &mut published.services {
                 let group: Option<&Members> = self.groups.get(&(published.owner, offer.name.clone()));
@@ -404,20 +400,21 @@ impl Roster {
             }
             published
         });
-        let is_same = instance.published == published;
+        let packed = published.as_deref().map(Packed::new);
+        let is_same = instance.published == packed;
         let mut is_cut = instance.is_cut;
         if !is_same {
             is_cut = false;
             let before = self.vms.get_mut(&uuid).and_then(|instance| instance.published.take());
             if let Some(before) = before {
-                self.withdraw_names(uuid, &before);
+                self.withdraw_names(uuid, &before.open());
             }
             if let Some(published) = &published {
                 let mut names = Vec::new();
                 is_cut = !published.names(&self.config, uuid, |place, name, role| names.push((place, name, role)));
                 for (place, name, role) in names {
                     self.touch(&place, &name);
-                    let is_new = self.index.add(&place, name, (uuid, role));
+                    let is_new = role.is_own() || self.index.add(&place, name, (uuid, role));
                     if is_new && matches!(place, Place::Forward(_)) {
                         self.tally.add_name(published.owner);
                     }
@@ -426,7 +423,7 @@ impl Roster {
         }
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
         self.tally.remove(instance);
-        instance.published = published;
+        instance.published = packed;
         instance.is_cut = is_cut;
         if !is_same && instance.undecided.is_some() {
             // What it has is kept with it, and nothing else would say that this is another.
@@ -446,7 +443,7 @@ impl Roster {
         let mut names = Vec::new();
         published.names(&self.config, uuid, |place, name, role| names.push((place, name, role)));
         for (place, name, role) in names {
-            let is_gone = self.index.remove(&place, &name, (uuid, role));
+            let is_gone = role.is_own() || self.index.remove(&place, &name, (uuid, role));
             if is_gone && matches!(place, Place::Forward(_)) {
                 self.tally.remove_name(published.owner);
             }
@@ -493,13 +490,7 @@ impl Roster {
             for zone in 0..self.config.forward.len() {
                 let text = uuid.to_string();
                 let Some(name) = below(&self.config.forward[zone].origin, &[&text, "cmon"]) else { continue };
-                let place = Place::Forward(zone as u16);
-                self.touch(&place, &name);
-                if wanted {
-                    self.index.add(&place, name, (uuid, Role::Cmon));
-                } else {
-                    self.index.remove(&place, &name, (uuid, Role::Cmon));
-                }
+                self.touch(&Place::Forward(zone as u16), &name);
             }
         }
     }

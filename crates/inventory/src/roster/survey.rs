@@ -7,7 +7,8 @@
 
 use super::explain::Explanation;
 use super::{Instance, Roster};
-use crate::model::{Moment, Uuid};
+use crate::contribution::Published;
+use crate::model::{Moment, Uuid, Vm};
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
@@ -72,14 +73,14 @@ impl Roster {
         let holds = self.holds();
         let mut accounts: HashMap<Uuid, AccountCounts> = HashMap::new();
         accounts.extend(self.accounts.keys().map(|uuid| (*uuid, self.no_instances(*uuid))));
-        let mut services: HashMap<(Uuid, &str), [usize; 3]> = HashMap::new();
+        let mut services: HashMap<(Uuid, Box<str>), [usize; 3]> = HashMap::new();
         let mut instances: Vec<(Place, Uuid)> = Vec::new();
         for (uuid, instance) in &self.vms {
             let held = holds.get(uuid).map(Vec::as_slice).unwrap_or_default();
-            if let Some(owner) = instance.vm.owner {
+            let (vm, published) = (instance.vm.open(), instance.published());
+            if let Some(owner) = vm.owner {
                 accounts.entry(owner).or_insert_with(|| self.no_instances(owner)).count(instance, !held.is_empty());
             }
-            let published = instance.published.as_deref();
             for (owner, offer) in published.iter().flat_map(|own| own.services.iter().map(|offer| (own.owner, offer))) {
                 let is_held = held.iter().any(|(service, _)| **service == *offer.name);
                 let place = if is_held {
@@ -89,7 +90,7 @@ impl Roster {
                 } else {
                     2
                 };
-                services.entry((owner, &*offer.name)).or_default()[place] += 1;
+                services.entry((owner, offer.name.clone())).or_default()[place] += 1;
             }
             let place = match (instance.undecided, held.iter().map(|(_, since)| *since).min()) {
                 (Some((_, since)), _) => (0, since),
@@ -97,7 +98,7 @@ impl Roster {
                 (None, None) if part.is_empty() => continue,
                 (None, None) => (2, Moment::default()),
             };
-            if self.is_named(*uuid, instance, part) {
+            if self.is_named(&vm, published.as_ref(), part) {
                 instances.push((place, *uuid));
             }
         }
@@ -105,7 +106,7 @@ impl Roster {
             accounts.into_values().filter(|account| is_account(account.uuid, account.login.as_deref(), part));
         let services = services.into_iter().map(|((account, service), [in_service, held, out])| {
             let login = self.login(account).map(Box::from);
-            ServiceCounts { service: service.into(), account, login, in_service, held, out }
+            ServiceCounts { service, account, login, in_service, held, out }
         });
         let services = services.filter(|service| {
             has_part(&service.service, part) || is_account(service.account, service.login.as_deref(), part)
@@ -160,12 +161,12 @@ impl Roster {
     }
 
     /// True if an instance, its account or one of its services has a part in its name.
-    fn is_named(&self, uuid: Uuid, instance: &Instance, part: &[u8]) -> bool {
-        let services = instance.published.iter().flat_map(|published| &published.services);
-        let mut names = instance.vm.alias.as_deref().into_iter().chain(services.map(|offer| &*offer.name));
+    fn is_named(&self, vm: &Vm, published: Option<&Published>, part: &[u8]) -> bool {
+        let services = published.into_iter().flat_map(|published| &published.services);
+        let mut names = vm.alias.as_deref().into_iter().chain(services.map(|offer| &*offer.name));
         names.any(|name| has_part(name, part))
-            || is_account(uuid, None, part)
-            || instance.vm.owner.is_some_and(|owner| is_account(owner, self.login(owner), part))
+            || is_account(vm.uuid, None, part)
+            || vm.owner.is_some_and(|owner| is_account(owner, self.login(owner), part))
     }
 }
 
