@@ -2,7 +2,8 @@
 //!
 //! Invariant: every change of an instance makes one item of the feed, with the sub-resources that differ.
 //!
-//! Cost: an instance O(log instances), everything else O(its array).
+//! Cost: an instance O(log instances), a page O(its instances), everything else O(its array); the first page after a
+//! change, and one with filters, O(instances) for their number.
 
 use crate::directory::Directory;
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ pub struct Datacenter {
     vms: BTreeMap<String, Value>,
     /// Instances that were changed, as they were before, or null if they were not there.
     touched: BTreeMap<String, Value>,
+    /// Number of active instances, if it was counted since the last change.
+    active: Option<usize>,
     /// Compute nodes, as CNAPI has them.
     pub servers: Vec<Value>,
     /// Networks, as NAPI has them.
@@ -65,6 +68,7 @@ impl Datacenter {
         Datacenter {
             vms,
             touched: BTreeMap::new(),
+            active: None,
             servers: array("servers"),
             networks: array("networks"),
             network_pools: array("network_pools"),
@@ -75,6 +79,7 @@ impl Datacenter {
 
     /// An instance, to be changed; null, to be filled, where there is none.
     pub fn vm(&mut self, uuid: &str) -> &mut Value {
+        self.active = None;
         let vm = self.vms.entry(uuid.to_owned()).or_default();
         self.touched.entry(uuid.to_owned()).or_insert_with(|| vm.clone());
         vm
@@ -88,6 +93,7 @@ impl Datacenter {
 
     /// Forgets an instance as a database does that was restored: nothing is fed.
     pub fn forget_vm(&mut self, uuid: &str) {
+        self.active = None;
         self.vms.remove(uuid);
         self.touched.remove(uuid);
     }
@@ -114,18 +120,21 @@ impl Datacenter {
     }
 
     /// A page in descending order of UUIDs, and how many instances there are on all pages.
-    pub(crate) fn page(&self, page: &Page) -> (Vec<Value>, usize) {
+    pub(crate) fn page(&mut self, page: &Page) -> (Vec<&Value>, usize) {
         let matches = |vm: &&Value| {
             let active = !matches!(vm["state"].as_str(), Some("destroyed" | "failed"));
             (active || !page.is_active) && page.filters.iter().all(|(key, value)| vm[key] == *value)
         };
-        let total = self.vms.values().filter(matches).count();
+        let is_plain = page.is_active && page.filters.is_empty();
+        let counted = self.active.filter(|_| is_plain);
+        let total = counted.unwrap_or_else(|| self.vms.values().filter(matches).count());
+        self.active = self.active.or(is_plain.then_some(total));
         let range = match &page.marker {
             Some(marker) => self.vms.range::<str, _>((Unbounded, Excluded(marker.as_str()))),
             None => self.vms.range::<str, _>((Unbounded, Unbounded)),
         };
         let vms = range.rev().map(|(_, vm)| vm).filter(matches).skip(page.offset).take(page.limit);
-        (vms.cloned().collect(), total)
+        (vms.collect(), total)
     }
 
     /// Items of the changes since the last call.
