@@ -31,10 +31,12 @@ use crate::packed::Packed;
 use crate::verdict::{Reason, Reasons};
 pub use explain::{Counts, Explanation, Membership};
 use index::Index;
+use judge::ZoneScope;
 use reports::Report;
 pub use reports::Reported;
 use std::cmp::Reverse as Latest;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
 pub use suffixes::Unknown;
 pub use survey::{AccountCounts, Found, ServiceCounts, Survey};
 use wire::name::Name;
@@ -56,6 +58,8 @@ pub struct Roster {
     accounts: HashMap<Uuid, Known<Account>>,
     networks: HashMap<Uuid, Known<Network>>,
     pools: HashMap<Uuid, Known<NetworkPool>>,
+    /// The networks of each forward zone; none if networks or pools have changed since it was looked at.
+    scope: Option<Arc<[ZoneScope]>>,
     nics: HashMap<Mac, Known<Nic>>,
     servers: HashMap<Uuid, Node>,
     reports: HashMap<Uuid, Report>,
@@ -83,6 +87,8 @@ pub struct Roster {
     stale_nodes: BTreeSet<Uuid>,
     /// Names that have to be told though nothing else would.
     touched: HashMap<Name, HashSet<Name>>,
+    /// True while a batch is settled of which no names are told.
+    is_untold: bool,
     wakes: BinaryHeap<Latest<(Moment, Wake)>>,
     memory: Memory,
     keeping: Keeping,
@@ -187,6 +193,7 @@ impl Roster {
             accounts: HashMap::new(),
             networks: HashMap::new(),
             pools: HashMap::new(),
+            scope: None,
             nics: HashMap::new(),
             servers: HashMap::new(),
             reports: HashMap::new(),
@@ -204,6 +211,7 @@ impl Roster {
             stale: BTreeSet::new(),
             stale_nodes: BTreeSet::new(),
             touched: HashMap::new(),
+            is_untold: false,
             wakes: BinaryHeap::new(),
             memory: Memory::default(),
             keeping: Keeping::default(),
@@ -262,6 +270,7 @@ impl Roster {
             Change::Put(Element::Account(account)) => self.put_account(account),
             Change::Put(Element::Network(network)) => {
                 let uuid = network.uuid;
+                self.scope = None;
                 let before = self.networks.insert(uuid, Known { element: network, gone: false });
                 let same =
                     before.as_ref().is_some_and(|known| !known.gone && known.element == self.networks[&uuid].element);
@@ -274,6 +283,7 @@ impl Roster {
             }
             Change::Put(Element::NetworkPool(pool)) => {
                 let uuid = pool.uuid;
+                self.scope = None;
                 let mut networks: BTreeSet<Uuid> = pool.networks.iter().copied().collect();
                 let before = self.pools.insert(uuid, Known { element: pool, gone: false });
                 if before.as_ref().is_none_or(|known| known.element != self.pools[&uuid].element) {
@@ -428,6 +438,7 @@ impl Roster {
             Key::Network(uuid) => {
                 let Some(known) = self.networks.get_mut(&uuid).filter(|known| !known.gone) else { return };
                 known.gone = true;
+                self.scope = None;
                 self.keeping.elements.insert(key);
                 self.dirty_namesakes(uuid, None);
                 self.dirty_users(Use::Network(uuid));
@@ -436,6 +447,7 @@ impl Roster {
             }
             Key::NetworkPool(uuid) => {
                 let Some(pool) = self.pools.remove(&uuid) else { return };
+                self.scope = None;
                 self.keeping.elements.insert(key);
                 pool.element.networks.iter().for_each(|network| self.dirty_users(Use::Network(*network)));
             }

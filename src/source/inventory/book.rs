@@ -2,7 +2,8 @@
 //!
 //! Wraps the roster of the crate `inventory`, which knows neither the program's zones nor its plans.
 //!
-//! Invariants: a name that was touched is made anew in the next versions, whatever becomes of those that were on the way;
+//! Invariants: a name that was touched is made anew in the next versions, whatever becomes of those that were on the way,
+//! and all names are where there is no version yet;
 //! a roster whose retained state was lost takes the instances that the zones have for those in service, so that nobody
 //! leaves by a report of its own before a window has passed.
 //!
@@ -11,7 +12,7 @@
 use super::guard::Extent;
 use super::plan::InventoryPlan;
 use super::status::{InventoryCounts, ReasonCount};
-use super::zones::{Making, Names, NewVersion};
+use super::zones::{Making, Names, NewVersion, Take};
 use crate::zone::{RRsets, Zone, ZoneError};
 use inventory::config::{Config, ForwardZone, Limits, Reverse, ReverseZone};
 use inventory::kept::{Entry, Kept as KeptEntries};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use wire::name::Name;
-use wire::rr::rtype;
+use wire::rr::{RRset, rtype};
 use wire::serial::Serial;
 
 /// Number that stands for the length of no value.
@@ -280,12 +281,16 @@ impl Book {
 
     /// Settles what has changed. Returns the moment of the next time.
     pub fn settle(&mut self, now: Moment) -> Option<Moment> {
-        let Settled { touched, next } = self.roster.settle(now);
+        // A zone without a version is made whole.
+        let Settled { touched, next } = match self.versions.is_empty() {
+            true => Settled { touched: HashMap::new(), next: self.roster.settle_untold(now) },
+            false => self.roster.settle(now),
+        };
         if self.is_complete {
             // Whoever was in service has come again, or is gone.
             self.roster.forget_presumed();
         }
-        for (zone, names) in touched {
+        for (zone, names) in touched.into_iter().filter(|(zone, _)| self.versions.contains_key(zone)) {
             self.touched.entry(zone).or_default().extend(names);
         }
         next
@@ -307,19 +312,20 @@ impl Book {
                 _ => false,
             };
             let touched = self.touched.remove(origin).unwrap_or_default();
+            let shared = |rrsets: Vec<RRset>| -> RRsets { rrsets.into_iter().map(Arc::new).collect() };
+            let records = |owner: &Name| shared(self.roster.records_at(origin, owner));
+            let tell = |take: Take<'_>| {
+                self.roster.each_name(origin, |name, rrsets| take(&name, shared(rrsets)));
+            };
             let names = match is_known {
                 true => Names::Some(touched.into_iter().collect()),
-                false => Names::All(self.roster.zone_names(origin)),
-            };
-            let records = |owner: &Name| -> RRsets {
-                let mut rrsets: Vec<Arc<_>> = self.roster.records_at(origin, owner).into_iter().map(Arc::new).collect();
-                rrsets.sort_by_key(|rrset| rrset.rtype);
-                rrsets.into()
+                false => Names::All(&tell),
             };
             let elsewhere = self.elsewhere.get(origin).copied();
             let now = u64::try_from(now.0).unwrap_or(0);
             let making = Making { origin, apex, base: base.clone(), now, serial, elsewhere };
-            let version = making.make(names, records)?;
+            // What was touched is not known any more where no version can be made.
+            let version = making.make(names, records).inspect_err(|_| drop(self.versions.remove(origin)))?;
             let zone = version.as_ref().map(|version| Arc::new(version.loaded.zone.clone())).or(base);
             if let Some(zone) = zone {
                 self.versions.insert(origin.clone(), zone);
@@ -410,18 +416,11 @@ impl Book {
 
     /// Returns what is to be written into the files of elements and of what was learnt; whole ones where that is due.
     pub fn keep(&mut self, elements_are_due: bool, retained_is_due: bool) -> (Option<Writing>, Option<Writing>) {
-        let mut changes = self.roster.keep_changes();
-        let whole = (elements_are_due || retained_is_due).then(|| self.roster.keep());
-        let (elements, retained) = whole.map_or((None, None), |whole| (Some(whole.elements), Some(whole.retained)));
-        let writing = |is_due: bool, whole: Option<Vec<Entry>>, changed: &mut Vec<Entry>| match whole {
-            Some(entries) if is_due => Some(Writing { frame: write_entries(&entries), is_whole: true }),
-            _ if changed.is_empty() => None,
-            _ => Some(Writing { frame: write_entries(changed), is_whole: false }),
+        let KeptEntries { elements, retained } = self.roster.keep_lists(elements_are_due, retained_is_due);
+        let writing = |is_whole: bool, entries: &[Entry]| {
+            (is_whole || !entries.is_empty()).then(|| Writing { frame: write_entries(entries), is_whole })
         };
-        (
-            writing(elements_are_due, elements, &mut changes.elements),
-            writing(retained_is_due, retained, &mut changes.retained),
-        )
+        (writing(elements_are_due, &elements), writing(retained_is_due, &retained))
     }
 }
 

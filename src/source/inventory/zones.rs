@@ -22,10 +22,13 @@ use std::sync::Arc;
 use wire::name::Name;
 use wire::serial::Serial;
 
+/// Takes the records of a name.
+pub type Take<'t> = &'t mut dyn FnMut(&Name, RRsets);
+
 /// Names that are to be made.
-pub enum Names {
-    /// All that the zone has.
-    All(Vec<Name>),
+pub enum Names<'n> {
+    /// All that the zone has, each told once with its records.
+    All(&'n dyn Fn(Take<'_>)),
     /// Those that a change touched.
     Some(Vec<Name>),
 }
@@ -53,23 +56,28 @@ pub struct Making<'m> {
 
 impl Making<'_> {
     /// Makes the version; none if the zone is what the base is.
-    pub fn make(self, names: Names, records: impl Fn(&Name) -> RRsets) -> Result<Option<NewVersion>, ZoneError> {
+    pub fn make(self, names: Names<'_>, records: impl Fn(&Name) -> RRsets) -> Result<Option<NewVersion>, ZoneError> {
         let Making { origin, apex, base, now, serial, elsewhere } = self;
         let mut editor = base.as_ref().map_or_else(|| Editor::new(origin.clone()), |base| Editor::from_zone(base));
         editor.repeated = Repeated::default();
         let mut touched = Vec::new();
-        if let (Names::All(names), Some(base)) = (&names, &base) {
-            let kept: HashSet<&Name> = names.iter().collect();
-            for (name, _) in base.iter().filter(|(name, _)| name != origin && !kept.contains(name)) {
-                if editor.set(&name, RRsets::default(), None) {
-                    touched.push(name);
-                }
+        let mut set = |name: &Name, records: RRsets| {
+            if name != origin && editor.set(name, records, None) {
+                touched.push(name.clone());
             }
-        }
-        let (Names::All(names) | Names::Some(names)) = names;
-        for name in names.into_iter().filter(|name| name != origin) {
-            if editor.set(&name, records(&name), None) {
-                touched.push(name);
+        };
+        match names {
+            Names::Some(names) => names.iter().for_each(|name| set(name, records(name))),
+            Names::All(tell) => {
+                let mut kept: HashSet<Name> = HashSet::new();
+                tell(&mut |name, records| {
+                    if base.is_some() {
+                        kept.insert(name.clone());
+                    }
+                    set(name, records);
+                });
+                let gone = base.iter().flat_map(|base| base.iter()).filter(|(name, _)| !kept.contains(name));
+                gone.for_each(|(name, _)| set(&name, RRsets::default()));
             }
         }
         let at_apex = records(origin);
@@ -120,7 +128,14 @@ mod tests {
         vec![Arc::new(RRset::build(rtype::A, 30, vec![&[192, 0, 2, last]]).unwrap())].into()
     }
 
-    fn make(base: Option<&Arc<Zone>>, now: u64, serial: Option<u32>, names: Names, last: u8) -> Option<Arc<Zone>> {
+    /// Makes a version with these names and no others, or with these made anew.
+    fn make(
+        base: Option<&Arc<Zone>>,
+        now: u64,
+        serial: Option<u32>,
+        (is_all, names): (bool, &[&str]),
+        last: u8,
+    ) -> Option<Arc<Zone>> {
         let mname = name("ns.");
         let soa = SoaFields { rname: mname.clone(), mname, ttl: 30, refresh: 30, retry: 60, expire: 600, minimum: 30 };
         let apex = ApexPlan { soa, ns: vec![name("ns.")], ns_ttl: 3600, secondaries: Vec::new() };
@@ -128,6 +143,9 @@ mod tests {
         let serial = serial.map(Serial);
         let making = Making { origin: &origin, apex: &apex, base: base.cloned(), now, serial, elsewhere: None };
         let records = |name: &Name| if *name == origin { RRsets::default() } else { address(last) };
+        let names: Vec<Name> = names.iter().map(|text| name(text)).collect();
+        let tell = |take: Take<'_>| names.iter().for_each(|name| take(name, records(name)));
+        let names = if is_all { Names::All(&tell) } else { Names::Some(names.clone()) };
         making.make(names, records).unwrap().map(|new| Arc::new(new.loaded.zone))
     }
 
@@ -143,25 +161,25 @@ mod tests {
     #[test]
     fn serials_rise_with_changes_only() {
         let now = 1_800_000_000_000;
-        let all = || Names::All(vec![name("a.z.example"), name("b.z.example")]);
-        let first = make(None, now, None, all(), 1).unwrap();
+        let all = (true, &["a.z.example", "b.z.example"][..]);
+        let first = make(None, now, None, all, 1).unwrap();
         assert_eq!(first.soa.serial, Serial(tick(now) + 1));
-        assert!(make(Some(&first), now + 99_000, None, all(), 1).is_none(), "nothing has changed");
-        let second = make(Some(&first), now, None, all(), 2).unwrap();
+        assert!(make(Some(&first), now + 99_000, None, all, 1).is_none(), "nothing has changed");
+        let second = make(Some(&first), now, None, all, 2).unwrap();
         assert_eq!(second.soa.serial, Serial(tick(now) + 2), "faster than ticks");
-        let later = make(Some(&second), now + 60_000, None, Names::Some(vec![name("a.z.example")]), 3).unwrap();
+        let later = make(Some(&second), now + 60_000, None, (false, &["a.z.example"]), 3).unwrap();
         assert_eq!(later.soa.serial, Serial(tick(now) + 7), "the tick again");
-        let back = make(Some(&later), now - 3_600_000, None, all(), 4).unwrap();
+        let back = make(Some(&later), now - 3_600_000, None, all, 4).unwrap();
         assert_eq!(back.soa.serial, Serial(tick(now) + 8), "a clock that was set back");
-        let own = make(Some(&back), now, Some(back.soa.serial.0 + 1000), all(), 4).unwrap();
+        let own = make(Some(&back), now, Some(back.soa.serial.0 + 1000), all, 4).unwrap();
         assert_eq!(own.soa.serial, Serial(tick(now) + 1008), "a newer serial of the document counts by itself");
-        assert!(make(Some(&own), now, Some(7), all(), 4).is_none(), "an older one does not");
+        assert!(make(Some(&own), now, Some(7), all, 4).is_none(), "an older one does not");
     }
 
     #[test]
     fn names_that_are_gone_leave() {
-        let first = make(None, 0, Some(1), Names::All(vec![name("a.z.example"), name("b.z.example")]), 1).unwrap();
-        let second = make(Some(&first), 0, Some(2), Names::All(vec![name("b.z.example")]), 1).unwrap();
+        let first = make(None, 0, Some(1), (true, &["a.z.example", "b.z.example"]), 1).unwrap();
+        let second = make(Some(&first), 0, Some(2), (true, &["b.z.example"]), 1).unwrap();
         assert!(second.get(name("a.z.example").as_wire()).is_none());
         assert!(second.get(name("b.z.example").as_wire()).is_some());
     }

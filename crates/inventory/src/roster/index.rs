@@ -13,7 +13,7 @@
 
 use super::{Instance, Roster};
 use crate::config::{Config, Reverse};
-use crate::contribution::{Place, Role, below};
+use crate::contribution::{Place, Published, Role, below};
 use crate::labels::Crowd;
 use crate::model::Uuid;
 use crate::tag;
@@ -28,6 +28,14 @@ const MOST_OCTETS: usize = 65_000;
 /// Those with a role at a name.
 type Holders = Crowd<(Uuid, Role)>;
 type Names = HashMap<Name, Holders>;
+
+/// One with records in a forward zone, and what it publishes; none of a compute node.
+#[derive(Clone, Copy)]
+struct Holder<'h> {
+    zone: u16,
+    uuid: Uuid,
+    published: Option<&'h Published>,
+}
 
 /// Names by zone, but for those of instances' own.
 #[derive(Debug)]
@@ -99,20 +107,14 @@ impl Roster {
     /// The owner names of a zone, in no order.
     pub fn zone_names(&self, zone: &Name) -> Vec<Name> {
         let mut all = Vec::new();
-        self.each_own(zone, |name, _, _| all.push(name));
+        self.each_own(zone, |_, name, _| all.push(name));
         all.extend(self.indexed(zone).into_iter().flat_map(|(_, names)| names.keys().cloned()));
         all
     }
 
     /// All RRsets of a zone, name by name, in no order. Quicker than asking for the records at each of its names.
     pub fn each_name(&self, zone: &Name, mut each: impl FnMut(Name, Vec<RRset>)) {
-        if let Some(number) = self.forward_number(zone) {
-            self.each_own(zone, |name, uuid, role| {
-                let mut records = Vec::new();
-                self.put_records(number, uuid, role, &mut records);
-                each(name, self.sets(records));
-            });
-        }
+        self.each_own(zone, |holder, name, role| each(name, self.sets(self.records_of_one(holder, role))));
         if let Some((forward, names)) = self.indexed(zone) {
             names.iter().for_each(|(name, crowd)| each(name.clone(), self.records_of(forward, crowd)));
         }
@@ -155,8 +157,8 @@ impl Roster {
     fn own_holders(&self, zone: u16, owner: &Name) -> Option<Holders> {
         let mut holders: Option<Holders> = None;
         for uuid in self.own_candidates(zone, owner) {
-            self.own_names(uuid, |place, name, role| {
-                if place == zone && name == *owner {
+            self.own_names(uuid, |holder, name, role| {
+                if holder.zone == zone && name == *owner {
                     let one = (uuid, role);
                     holders.get_or_insert(Crowd::One(one)).add(one);
                 }
@@ -186,34 +188,34 @@ impl Roster {
     }
 
     /// The names of an instance's own, or of a compute node, in forward zones.
-    fn own_names(&self, uuid: Uuid, mut each: impl FnMut(u16, Name, Role)) {
+    fn own_names(&self, uuid: Uuid, mut each: impl FnMut(Holder<'_>, Name, Role)) {
         let published = self.vms.get(&uuid).and_then(Instance::published);
-        if let Some(published) = published {
+        if let Some(published) = &published {
             published.names(&self.config, uuid, |place, name, role| {
                 if let Place::Forward(zone) = place
                     && role.is_own()
                 {
-                    each(zone, name, role);
+                    each(Holder { zone, uuid, published: Some(published) }, name, role);
                 }
             });
         } else if self.servers.get(&uuid).is_some_and(|node| node.has_alias) {
             let text = uuid.to_string();
             for (zone, forward) in self.config.forward.iter().enumerate() {
                 if let Some(name) = below(&forward.origin, &[&text, "cmon"]) {
-                    each(zone as u16, name, Role::Cmon);
+                    each(Holder { zone: zone as u16, uuid, published: None }, name, Role::Cmon);
                 }
             }
         }
     }
 
     /// Every name of a forward zone that is an instance's or a compute node's own.
-    fn each_own(&self, zone: &Name, mut each: impl FnMut(Name, Uuid, Role)) {
+    fn each_own(&self, zone: &Name, mut each: impl FnMut(Holder<'_>, Name, Role)) {
         let Some(number) = self.forward_number(zone) else { return };
         let nodes = self.servers.keys().filter(|uuid| !self.vms.contains_key(uuid));
         for uuid in self.vms.keys().chain(nodes) {
-            self.own_names(*uuid, |place, name, role| {
-                if place == number {
-                    each(name, *uuid, role);
+            self.own_names(*uuid, |holder, name, role| {
+                if holder.zone == number {
+                    each(holder, name, role);
                 }
             });
         }
@@ -240,11 +242,13 @@ impl Roster {
 
     /// Records as RRsets, by type.
     fn sets(&self, records: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<RRset> {
-        let mut sets: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
-        for (rtype, rdata) in records {
-            sets.entry(rtype).or_default().push(rdata);
-        }
-        sets.into_iter().filter_map(|(rtype, rdatas)| RRset::build(rtype, self.config.ttl, rdatas)).collect()
+        let mut records: Vec<(u16, Vec<u8>)> = records.into_iter().collect();
+        records.sort_by_key(|(rtype, _)| *rtype);
+        let sets = records.chunk_by(|(a, _), (b, _)| a == b);
+        let build = |set: &[(u16, Vec<u8>)]| {
+            RRset::build(set[0].0, self.config.ttl, set.iter().map(|(_, rdata)| &rdata[..]).collect())
+        };
+        sets.filter_map(build).collect()
     }
 
     /// The members of a name in a forward zone, by UUID, each with all its records there, up to the first whose records
@@ -261,7 +265,8 @@ impl Roster {
             let uuid = roles.peek()?.0;
             let mut records = Vec::new();
             while let Some((_, role)) = roles.next_if(|(other, _)| *other == uuid) {
-                self.put_records(zone, uuid, *role, &mut records);
+                let published = self.vms.get(&uuid).and_then(Instance::published);
+                records.extend(self.records_of_one(Holder { zone, uuid, published: published.as_ref() }, *role));
             }
             for (rtype, rdata) in &records {
                 *octets.entry(*rtype).or_default() += rdata.len() + wire::rr::FIXED_BYTES;
@@ -275,18 +280,20 @@ impl Roster {
         .fuse()
     }
 
-    fn put_records(&self, zone: u16, uuid: Uuid, role: Role, records: &mut Vec<(u16, Vec<u8>)>) {
-        match self.vms.get(&uuid).and_then(Instance::published) {
+    /// The records of one in a role.
+    fn records_of_one(&self, Holder { zone, uuid, published }: Holder<'_>, role: Role) -> Vec<(u16, Vec<u8>)> {
+        let mut records = Vec::new();
+        match published {
             Some(published) => {
                 published.records(&self.config, uuid, zone, role, &mut |rtype, rdata| records.push((rtype, rdata)));
             }
             None if role == Role::Cmon => {
-                let origin = &self.config.forward[usize::from(zone)].origin;
-                let target = below(origin, &["cmon"]);
+                let target = below(&self.config.forward[usize::from(zone)].origin, &["cmon"]);
                 records.extend(target.map(|target| (rtype::CNAME, target.as_wire().into())));
             }
             None => {}
         }
+        records
     }
 
     /// Returns true if a member of a name in a forward zone has no records there, since those of others fill the RRsets.

@@ -12,6 +12,7 @@ use crate::verdict::{self, Reason, Reasons, Verdict};
 use std::cmp::Reverse as Latest;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The networks of a forward zone.
 #[derive(Debug, Default)]
@@ -28,8 +29,14 @@ pub(super) struct Draft {
 }
 
 impl Roster {
-    /// The networks of each forward zone, pools and names resolved.
-    pub(super) fn scope(&self) -> Vec<ZoneScope> {
+    /// The networks of each forward zone, as they were found last, or found now: O(networks).
+    pub(super) fn scope(&mut self) -> Arc<[ZoneScope]> {
+        let scope = self.scope.take().unwrap_or_else(|| self.find_scope().into());
+        self.scope.insert(scope).clone()
+    }
+
+    /// Finds the networks of each forward zone, pools and names resolved.
+    pub(super) fn find_scope(&self) -> Vec<ZoneScope> {
         let names = self.named_networks();
         let of_zone = |networks: &[Box<str>]| {
             let mut scope = ZoneScope::default();
@@ -156,6 +163,7 @@ impl Roster {
             }
             Use::Network(uuid) => {
                 if self.networks.get(&uuid).is_some_and(|known| known.gone) {
+                    self.scope = None;
                     self.networks.remove(&uuid);
                     self.keeping.elements.insert(crate::model::Key::Network(uuid));
                 }

@@ -64,17 +64,26 @@ struct KeptGroup {
 impl Roster {
     /// Everything that outlives the process; taken after a batch, so that nothing waits.
     pub fn keep(&mut self) -> Kept {
-        self.keeping.elements = self.keys().into_iter().collect();
-        self.keeping.elements.extend(self.accounts.keys().map(|uuid| Key::Account(*uuid)));
-        self.keeping.elements.extend(self.networks.keys().map(|uuid| Key::Network(*uuid)));
-        self.keeping.elements.extend(self.servers.keys().map(|uuid| Key::Server(*uuid)));
-        self.keeping.reports = self.reports.keys().copied().collect();
-        self.keeping.labels = self.label_owners.keys().cloned().collect();
-        self.keeping.groups = self.groups.keys().chain(self.memory.groups.keys()).cloned().collect();
-        self.keeping.servers = self.servers.keys().copied().collect();
+        self.keep_lists(true, true)
+    }
+
+    /// The same, but of each list only what has changed since it was last asked, unless all of it is wanted.
+    pub fn keep_lists(&mut self, all_elements: bool, all_retained: bool) -> Kept {
+        if all_elements {
+            self.keeping.elements = self.keys().into_iter().collect();
+            self.keeping.elements.extend(self.accounts.keys().map(|uuid| Key::Account(*uuid)));
+            self.keeping.elements.extend(self.networks.keys().map(|uuid| Key::Network(*uuid)));
+            self.keeping.elements.extend(self.servers.keys().map(|uuid| Key::Server(*uuid)));
+        }
+        if all_retained {
+            self.keeping.reports = self.reports.keys().copied().collect();
+            self.keeping.labels = self.label_owners.keys().cloned().collect();
+            self.keeping.groups = self.groups.keys().chain(self.memory.groups.keys()).cloned().collect();
+            self.keeping.servers = self.servers.keys().copied().collect();
+        }
         let mut kept = self.keep_changes();
-        kept.elements.retain(|entry| entry.value.is_some());
-        kept.retained.retain(|entry| entry.value.is_some());
+        kept.elements.retain(|entry| !all_elements || entry.value.is_some());
+        kept.retained.retain(|entry| !all_retained || entry.value.is_some());
         kept
     }
 
@@ -216,6 +225,7 @@ impl Roster {
                 }
             }
             (Element::Network(network), true) => {
+                self.scope = None;
                 self.networks.insert(network.uuid, Known { element: network, gone: true });
             }
             (Element::Server(server), true) => {

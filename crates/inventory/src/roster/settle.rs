@@ -18,6 +18,8 @@ use wire::name::Name;
 
 /// An instance of a batch, and the account in whose names it is after it; none if it has no names.
 type Named = (Uuid, Option<Uuid>);
+/// What the instances of a batch would publish.
+type Drafts = BTreeMap<Uuid, Option<Packed<Published>>>;
 
 impl Roster {
     /// Publishes one batch: hard removals, additions, new reports, and then damping, once.
@@ -25,7 +27,7 @@ impl Roster {
         self.pass(now);
         self.wake();
         let scope = self.scope();
-        let mut drafts: BTreeMap<Uuid, Option<Box<Published>>> = BTreeMap::new();
+        let mut drafts: Drafts = BTreeMap::new();
         for (uuid, at) in std::mem::take(&mut self.dirty) {
             self.judge(uuid, at, &scope, &mut drafts);
         }
@@ -35,13 +37,13 @@ impl Roster {
         stale.retain(|uuid| !drafts.contains_key(uuid));
         // Who has names after this batch, in the order of the drafts.
         let named: Vec<Named> =
-            drafts.iter().map(|(uuid, draft)| (*uuid, draft.as_ref().map(|draft| draft.owner))).collect();
+            drafts.iter().map(|(uuid, draft)| (*uuid, draft.as_ref().map(|draft| draft.open().owner))).collect();
         for (uuid, draft) in drafts {
-            self.publish(uuid, draft, &named);
+            self.publish(uuid, draft.map(|draft| draft.open()), &named);
         }
         for uuid in stale {
             if let Some(published) = self.vms.get(&uuid).and_then(Instance::published) {
-                self.publish(uuid, Some(Box::new(published)), &named);
+                self.publish(uuid, Some(published), &named);
             }
         }
         self.alias_nodes();
@@ -50,6 +52,14 @@ impl Roster {
             touched: touched.into_iter().map(|(zone, names)| (zone, names.into_iter().collect())).collect(),
             next: self.wakes.peek().map(|Latest((at, _))| *at),
         }
+    }
+
+    /// The same, for whoever makes all zones anew: no names are told, which would be all that the instances have.
+    pub fn settle_untold(&mut self, now: Moment) -> Option<Moment> {
+        self.is_untold = true;
+        let next = self.settle(now).next;
+        self.is_untold = false;
+        next
     }
 
     /// Takes everything whose moment has come.
@@ -74,13 +84,7 @@ impl Roster {
     }
 
     /// Judges an instance, and takes what it says into its groups and claims.
-    fn judge(
-        &mut self,
-        uuid: Uuid,
-        at: Moment,
-        scope: &[ZoneScope],
-        drafts: &mut BTreeMap<Uuid, Option<Box<Published>>>,
-    ) {
+    fn judge(&mut self, uuid: Uuid, at: Moment, scope: &[ZoneScope], drafts: &mut Drafts) {
         let Some(instance) = self.vms.get(&uuid) else { return };
         let vm = instance.vm.open();
         let draft = match self.draft(&vm, scope) {
@@ -124,7 +128,7 @@ impl Roster {
             let owners = owner.into_iter().chain(former);
             self.dirty_aliases.extend(owners.map(|owner| (owner, uuid.to_string().into())));
         }
-        drafts.insert(uuid, draft.published);
+        drafts.insert(uuid, draft.published.as_deref().map(Packed::new));
     }
 
     /// Notes that an instance cannot be judged: what it had stays.
@@ -144,7 +148,7 @@ impl Roster {
     }
 
     /// Publishes again what an instance that cannot be judged had before a restart.
-    fn recall_published(&mut self, uuid: Uuid, drafts: &mut BTreeMap<Uuid, Option<Box<Published>>>) {
+    fn recall_published(&mut self, uuid: Uuid, drafts: &mut Drafts) {
         let Some(instance) = self.vms.get_mut(&uuid) else { return };
         let Some(published) = instance.recalled.take() else { return };
         let claim = instance.claim.take().map(|claim| claim.open());
@@ -163,7 +167,7 @@ impl Roster {
             self.forget_kept(&key, uuid);
             self.dirty_groups.insert(key);
         }
-        drafts.insert(uuid, Some(published));
+        drafts.insert(uuid, Some(Packed::new(&published)));
     }
 
     //--- Groups ---
@@ -382,7 +386,7 @@ impl Roster {
     //--- Names ---
 
     /// Puts what an instance publishes in the place of what it published.
-    fn publish(&mut self, uuid: Uuid, draft: Option<Box<Published>>, named: &[Named]) {
+    fn publish(&mut self, uuid: Uuid, draft: Option<Published>, named: &[Named]) {
         let Some(instance) = self.vms.get(&uuid) else { return };
         let mut faults = Vec::new();
         let published = draft.map(|mut published| {
@@ -400,7 +404,7 @@ impl Roster {
             }
             published
         });
-        let packed = published.as_deref().map(Packed::new);
+        let packed = published.as_ref().map(Packed::new);
         let is_same = instance.published == packed;
         let mut is_cut = instance.is_cut;
         if !is_same {
@@ -452,6 +456,9 @@ impl Roster {
     }
 
     fn touch(&mut self, place: &Place, name: &Name) {
+        if self.is_untold {
+            return;
+        }
         let zone = match place {
             Place::Forward(zone) => &self.config.forward[usize::from(*zone)].origin,
             Place::Reverse(zone) => zone,

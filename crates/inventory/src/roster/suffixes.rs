@@ -30,7 +30,7 @@ impl Roster {
             Ok(Some(login)) => login,
             _ => owner.to_string().into(),
         };
-        let scope = self.scope();
+        let scope = self.find_scope();
         let mut suffixes = Vec::new();
         let mut seen = HashSet::new();
         for wanted in networks {
