@@ -51,11 +51,20 @@ const MOST_TOGETHER: usize = 256;
 /// Answer of a service.
 enum Outcome {
     /// Instances below a marker, asked for by the listing of a number.
-    Page { listing: u64, began: Instant, result: Result<Vec<Value>, CallError> },
+    Page { listing: u64, began: Instant, result: Result<Page, CallError> },
     /// A list of everything of a kind.
     List { list: List, began: Instant, result: Result<Vec<Value>, CallError> },
     /// One element.
     One { key: Key, began: Instant, result: Result<Option<Element>, CallError> },
+}
+
+/// A page of instances.
+struct Page {
+    vms: Vec<Vm>,
+    /// The instance behind which the next page begins.
+    last: Option<Uuid>,
+    /// True if there is no other page.
+    is_empty: bool,
 }
 
 /// What is listed again and again.
@@ -286,7 +295,7 @@ impl Follower {
         let (services, listing) = (self.services.clone(), self.listings);
         self.tasks.spawn(async move {
             let began = Instant::now();
-            Outcome::Page { listing, began, result: services.vms(marker).await }
+            Outcome::Page { listing, began, result: services.vms(marker).await.map(Page::new) }
         });
     }
 
@@ -373,7 +382,7 @@ impl Follower {
         self.faults.remove(&Part::Accounts);
     }
 
-    fn take_page(&mut self, number: u64, began: Instant, result: Result<Vec<Value>, CallError>) {
+    fn take_page(&mut self, number: u64, began: Instant, result: Result<Page, CallError>) {
         let is_present = number == self.listings;
         let page = match result {
             Ok(page) => page,
@@ -381,13 +390,12 @@ impl Follower {
             Err(_) if !is_present => return,
             Err(error) => return self.fail_page(&error),
         };
-        let last = page.last().and_then(|value| elements::uuid(&value["uuid"]));
-        for vm in page.iter().filter_map(elements::vm) {
+        for vm in page.vms {
             self.see_vm(vm, began);
         }
         let Some(listing) = self.listing.as_mut().filter(|_| is_present) else { return };
-        if !page.is_empty() {
-            let Some(last) = last.filter(|last| listing.marker.is_none_or(|marker| *last < marker)) else {
+        if !page.is_empty {
+            let Some(last) = page.last.filter(|last| listing.marker.is_none_or(|marker| *last < marker)) else {
                 let error = "the pages of instances do not descend, as those of a VMAPI without markers";
                 return self.fail_page(&CallError::Malformed(error.to_owned()));
             };
@@ -610,6 +618,17 @@ impl Follower {
             }
         }
         true
+    }
+}
+
+impl Page {
+    /// Reads the elements of a page, as the task does that asked for it.
+    fn new(values: Vec<Value>) -> Page {
+        Page {
+            vms: values.iter().filter_map(elements::vm).collect(),
+            last: values.last().and_then(|value| elements::uuid(&value["uuid"])),
+            is_empty: values.is_empty(),
+        }
     }
 }
 

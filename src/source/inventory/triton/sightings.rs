@@ -38,29 +38,58 @@ pub fn kind_of(key: Key) -> Kind {
     }
 }
 
-/// Last answer about an element.
-struct Sighting {
-    /// Time at which its request began; none if the element was only kept from an earlier run.
-    began: Option<Instant>,
-    is_there: bool,
-    /// The element as it was told, if it is compared; instances are many, and are not.
-    told: Option<(Element, Instant)>,
-}
+/// Last answer about an element: whether it was there, and when the request began, in one number, for instances are many.
+#[derive(Clone, Copy)]
+struct Sighting(i64);
+
+/// Time at which a request began, in nanoseconds since the feeder's start; none if the element was only kept from an
+/// earlier run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stamp(i64);
 
 /// All elements, by kind.
-#[derive(Default)]
 pub struct Sightings {
+    start: Instant,
     kinds: [HashMap<Key, Sighting>; 6],
+    /// Elements as they were told, if they are compared; instances are not.
+    told: HashMap<Key, (Element, Instant)>,
+}
+
+impl Sighting {
+    fn new(began: Stamp, is_there: bool) -> Sighting {
+        Sighting(began.0 << 1 | i64::from(is_there))
+    }
+
+    fn is_there(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// Time at which the request began; earlier than any other for an element of an earlier run.
+    fn began(self) -> Stamp {
+        Stamp(self.0 >> 1)
+    }
+}
+
+impl Stamp {
+    const NEVER: Stamp = Stamp(i64::MIN >> 1);
 }
 
 impl Sightings {
     /// Elements that are kept from an earlier run.
     pub fn new(known: Vec<Key>) -> Sightings {
-        let mut sightings = Sightings::default();
+        let mut sightings = Sightings { start: Instant::now(), kinds: Default::default(), told: HashMap::new() };
         for key in known {
-            sightings.of(kind_of(key)).insert(key, Sighting { began: None, is_there: true, told: None });
+            sightings.of(kind_of(key)).insert(key, Sighting::new(Stamp::NEVER, true));
         }
         sightings
+    }
+
+    fn stamp(&self, at: Instant) -> Stamp {
+        let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX) >> 1;
+        match at.checked_duration_since(self.start) {
+            Some(after) => Stamp(nanoseconds(after)),
+            None => Stamp(-nanoseconds(self.start - at)),
+        }
     }
 
     fn of(&mut self, kind: Kind) -> &mut HashMap<Key, Sighting> {
@@ -71,37 +100,43 @@ impl Sightings {
     pub fn see(&mut self, element: Element, began: Instant) -> Option<Element> {
         let key = element.key();
         let compared = !matches!(element, Element::Vm(_));
-        let sightings = self.of(kind_of(key));
-        let last = sightings.get(&key);
-        if !counts(last, began) {
+        if !self.note(key, began, true) {
             return None;
         }
-        let told = last.filter(|last| last.is_there).and_then(|last| last.told.as_ref());
-        if let Some((told, at)) = told
+        if let Some((told, at)) = self.told.get(&key)
             && is_same(told, &element, began - *at)
         {
-            let told = Some((told.clone(), *at));
-            sightings.insert(key, Sighting { began: Some(began), is_there: true, told });
             return None;
         }
-        let told = compared.then(|| (element.clone(), began));
-        sightings.insert(key, Sighting { began: Some(began), is_there: true, told });
+        if compared {
+            self.told.insert(key, (element.clone(), began));
+        }
         Some(element)
     }
 
     /// Notes that an element is not there. True if the answer counts.
     pub fn miss(&mut self, key: Key, began: Instant) -> bool {
-        let sightings = self.of(kind_of(key));
-        let counted = counts(sightings.get(&key), began);
+        let counted = self.note(key, began, false);
         if counted {
-            sightings.insert(key, Sighting { began: Some(began), is_there: false, told: None });
+            self.told.remove(&key);
         }
         counted
     }
 
+    /// Notes an answer, if it counts. False: it does not.
+    fn note(&mut self, key: Key, began: Instant, is_there: bool) -> bool {
+        let began = self.stamp(began);
+        let sightings = self.of(kind_of(key));
+        let counts = sightings.get(&key).is_none_or(|last| began > last.began());
+        if counts {
+            sightings.insert(key, Sighting::new(began, is_there));
+        }
+        counts
+    }
+
     /// The element as it was last told; none for instances.
     pub fn told(&self, key: Key) -> Option<&Element> {
-        Some(&self.kinds[kind_of(key) as usize].get(&key)?.told.as_ref()?.0)
+        self.told.get(&key).map(|(element, _)| element)
     }
 
     /// True if an element was heard of, even if it was only that it is not there.
@@ -111,38 +146,35 @@ impl Sightings {
 
     /// True if an element is there as far as is known, or as it was kept from an earlier run.
     pub fn has(&self, key: Key) -> bool {
-        self.kinds[kind_of(key) as usize].get(&key).is_some_and(|sighting| sighting.is_there)
+        self.kinds[kind_of(key) as usize].get(&key).is_some_and(|sighting| sighting.is_there())
     }
 
     /// True if an element was never heard of, or is not known and was last asked for some time ago.
     pub fn is_wanted(&self, key: Key, now: Instant) -> bool {
         let last = self.kinds[kind_of(key) as usize].get(&key);
         last.is_none_or(|last| {
-            let is_old = last.began.is_none_or(|began| now.saturating_duration_since(began) >= KEPT);
-            is_old && (!last.is_there || matches!(key, Key::Nic(_)))
+            let is_old = last.began().0 <= self.stamp(now).0.saturating_sub(KEPT.as_nanos() as i64);
+            is_old && (!last.is_there() || matches!(key, Key::Nic(_)))
         })
     }
 
     /// Elements of a kind that are there as far as is known, and that no answer has named whose request began at `since`
     /// or later. Forgets those which were not there even before.
     pub fn unseen_since(&mut self, kind: Kind, since: Instant) -> Vec<Key> {
+        let since = self.stamp(since);
         let sightings = self.of(kind);
-        let is_old = |sighting: &Sighting| sighting.began.is_none_or(|began| began < since);
+        let is_old = |sighting: &Sighting| sighting.began() < since;
         if kind == Kind::Vm {
-            sightings.retain(|_, sighting| sighting.is_there || !is_old(sighting));
+            sightings.retain(|_, sighting| sighting.is_there() || !is_old(sighting));
         }
         let mut unseen: Vec<Key> = sightings
             .iter()
-            .filter(|(_, sighting)| sighting.is_there && is_old(sighting))
+            .filter(|(_, sighting)| sighting.is_there() && is_old(sighting))
             .map(|(key, _)| *key)
             .collect();
         unseen.sort_unstable();
         unseen
     }
-}
-
-fn counts(last: Option<&Sighting>, began: Instant) -> bool {
-    last.and_then(|last| last.began).is_none_or(|last| began > last)
 }
 
 /// True if an element tells nothing new. The heartbeats of a compute node that runs do so only now and then.
@@ -200,7 +232,7 @@ mod tests {
                 admin_nic_tag: None,
             })
         };
-        let mut sightings = Sightings::default();
+        let mut sightings = Sightings::new(Vec::new());
         assert!(sightings.see(server(ServerStatus::Running, 1), at(1)).is_some());
         assert!(sightings.see(server(ServerStatus::Running, 2), at(59)).is_none());
         assert!(sightings.see(server(ServerStatus::Running, 3), at(61)).is_some());
