@@ -5,16 +5,22 @@
 //! complete, as those of a directory that was restored from a copy or whose log was shortened, everything is told to be
 //! read again.
 //!
-//! Invariants: numbers are compared as numbers; the position advances only when the changes up to it were read; what is
-//! told after a failure includes all changes since the last success.
+//! Numbers are given before changes are written, so that of two changes at a time the later number may be in the log
+//! first. A number that is missing may come for a minute: as long as there is one, the changes of that minute are read
+//! again with each look, and those are told that were not there before.
 //!
-//! Cost: a search every five seconds, and one for 1,000 changes.
+//! Invariants: numbers are compared as numbers; the position advances only when the changes up to it were read; what is
+//! told after a failure includes all changes since the last success; a change is told once, however late it comes within
+//! that minute.
+//!
+//! Cost: a search every five seconds, and one for 1,000 changes, those of the last minute among them while a number is
+//! missing.
 
 use super::accounts::News;
 use super::call_error::CallError;
 use super::ufds::{Change, Page, Ufds};
 use inventory::model::Uuid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -24,12 +30,14 @@ use tokio::time::{Instant, sleep};
 const PAUSE: Duration = Duration::from_secs(5);
 /// Pause after a failure; it doubles up to the other one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Time for which a number that is missing may still come.
+const LATE: Duration = Duration::from_secs(60);
 /// Pages that are read in one go. After more of them, reading all accounts again is less.
 const MOST_PAGES: usize = 16;
 
 /// Follows the log until nobody listens. A look that finds nothing is told after a failure only, and so is a failure once.
 pub async fn follow(ufds: Arc<Ufds>, told: mpsc::Sender<News>) {
-    let mut position = None;
+    let mut position: Option<Position> = None;
     let mut last_failure = None;
     let mut pause = FIRST_PAUSE;
     loop {
@@ -57,35 +65,87 @@ pub async fn follow(ufds: Arc<Ufds>, told: mpsc::Sender<News>) {
 }
 
 /// Looks once, and moves the position to the latest change.
-async fn look(ufds: &Ufds, position: &mut Option<u64>) -> Result<News, CallError> {
-    let latest = ufds.latest().await?;
-    let accounts = match *position {
-        Some(position) if position == latest => return Ok(News::Changed(Vec::new())),
-        Some(position) if position < latest => read(ufds, position, latest).await?,
-        _ => None,
-    };
-    let news = match accounts {
-        Some(accounts) => News::Changed(accounts),
-        None => {
-            let began = Instant::now();
-            News::Missed { operator: ufds.operator().await?, began }
+async fn look(ufds: &Ufds, position: &mut Option<Position>) -> Result<News, CallError> {
+    let (latest, now) = (ufds.latest().await?, Instant::now());
+    if let Some(known) = position
+        && known.last() <= latest
+    {
+        if known.last() == latest && known.is_settled(now) {
+            return Ok(News::Changed(Vec::new()));
         }
-    };
-    *position = Some(latest);
-    Ok(news)
+        if let Some(changes) = read(ufds, known.settled, latest).await? {
+            return Ok(News::Changed(known.take(changes, now)));
+        }
+    }
+    let began = Instant::now();
+    let operator = ufds.operator().await?;
+    *position = Some(Position::new(latest));
+    Ok(News::Missed { operator, began })
 }
 
-/// Reads the changes behind a position; none if there may have been others.
-async fn read(ufds: &Ufds, position: u64, latest: u64) -> Result<Option<Vec<Uuid>>, CallError> {
-    let mut reading = Reading::new(position, latest);
+/// Reads the changes behind a number; none if there may have been others.
+async fn read(ufds: &Ufds, from: u64, latest: u64) -> Result<Option<BTreeMap<u64, Option<Uuid>>>, CallError> {
+    let mut reading = Reading::new(from, latest);
     for _ in 0..MOST_PAGES {
         match reading.take(&ufds.changes(reading.position).await?) {
             Step::More => {}
-            Step::Whole => return Ok(Some(reading.accounts.into_iter().collect())),
+            Step::Whole => return Ok(Some(reading.changes)),
             Step::Doubtful => break,
         }
     }
     Ok(None)
+}
+
+/// How far the log was read.
+struct Position {
+    /// Number up to which all is told, and nothing is waited for.
+    settled: u64,
+    /// Numbers behind it that were told.
+    told: BTreeSet<u64>,
+    /// The last number of each look since.
+    looks: VecDeque<(Instant, u64)>,
+}
+
+impl Position {
+    /// Everything up to a number is known.
+    fn new(settled: u64) -> Position {
+        Position { settled, told: BTreeSet::new(), looks: VecDeque::new() }
+    }
+
+    /// The last number that was told.
+    fn last(&self) -> u64 {
+        self.told.last().copied().unwrap_or(self.settled)
+    }
+
+    /// Returns true if no number is waited for; those that have been missing for long are no more.
+    fn is_settled(&mut self, now: Instant) -> bool {
+        while let Some((at, last)) = self.looks.front().copied()
+            && now.saturating_duration_since(at) >= LATE
+        {
+            self.looks.pop_front();
+            self.settled = last;
+            self.told = self.told.split_off(&(last + 1));
+        }
+        if self.told.len() as u64 == self.last() - self.settled {
+            *self = Position::new(self.last());
+        }
+        self.told.is_empty()
+    }
+
+    /// Takes the changes behind the settled number. Returns the accounts of those that are new.
+    fn take(&mut self, changes: BTreeMap<u64, Option<Uuid>>, now: Instant) -> Vec<Uuid> {
+        let new: BTreeSet<Uuid> = changes
+            .iter()
+            .filter(|(number, _)| !self.told.contains(number))
+            .filter_map(|(_, account)| *account)
+            .collect();
+        self.told.extend(changes.into_keys());
+        if self.looks.back().is_none_or(|(_, last)| *last < self.last()) {
+            self.looks.push_back((now, self.last()));
+        }
+        self.is_settled(now);
+        new.into_iter().collect()
+    }
 }
 
 /// What follows a page.
@@ -103,13 +163,13 @@ pub enum Step {
 pub struct Reading {
     position: u64,
     latest: u64,
-    accounts: BTreeSet<Uuid>,
+    changes: BTreeMap<u64, Option<Uuid>>,
 }
 
 impl Reading {
     /// Begins behind a position, up to the latest change.
     pub fn new(position: u64, latest: u64) -> Reading {
-        Reading { position, latest, accounts: BTreeSet::new() }
+        Reading { position, latest, changes: BTreeMap::new() }
     }
 
     /// Takes in a page, which begins with the change at the position: a log that does not have it any more may lack those
@@ -121,7 +181,7 @@ impl Reading {
             return Step::Doubtful;
         }
         let new = |change: &&Change| change.number > self.position;
-        self.accounts.extend(page.changes.iter().filter(new).filter_map(|change| change.account));
+        self.changes.extend(page.changes.iter().filter(new).map(|change| (change.number, change.account)));
         let last = page.changes.iter().map(|change| change.number).max().unwrap_or(self.position);
         if last >= self.latest {
             return Step::Whole;
@@ -148,7 +208,7 @@ mod tests {
     }
 
     fn accounts(reading: &Reading) -> Vec<Uuid> {
-        reading.accounts.iter().copied().collect()
+        reading.changes.values().copied().flatten().collect()
     }
 
     #[test]
@@ -169,6 +229,24 @@ mod tests {
         assert_eq!(accounts(&reading), [account(12), account(14), account(16)]);
         let mut first = Reading::new(0, 2);
         assert_eq!(first.take(&page([1, 2], false)), Step::Whole);
+    }
+
+    #[test]
+    fn a_number_that_comes_late_is_told() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let read = |numbers: &[u64]| numbers.iter().map(|number| (*number, Some(account(*number)))).collect();
+        let mut position = Position::new(10);
+        assert_eq!(position.take(read(&[11, 13]), at(0)), [account(11), account(13)]);
+        assert!(!position.is_settled(at(5)), "12 may come");
+        assert_eq!(position.take(read(&[11, 13, 14]), at(5)), [account(14)]);
+        assert_eq!(position.take(read(&[11, 12, 13, 14]), at(10)), [account(12)]);
+        assert!(position.is_settled(at(10)) && position.settled == 14);
+        assert_eq!(position.take(read(&[16]), at(20)), [account(16)]);
+        assert!(!position.is_settled(at(79)) && position.settled == 14);
+        assert_eq!(position.take(read(&[16, 18]), at(79)), [account(18)]);
+        assert!(!position.is_settled(at(80)) && position.settled == 16, "15 is no more, 17 may come");
+        assert!(position.is_settled(at(139)) && position.settled == 18);
     }
 
     #[test]
