@@ -39,7 +39,7 @@ use book::Book;
 pub use book::{Detail, Instance, Membership, Report};
 pub use plan::InventoryPlan;
 pub use status::InventoryStatus;
-pub use survey::{Survey, SurveyedAccount, SurveyedInstance, SurveyedService};
+pub use survey::{Survey, SurveyedAccount, SurveyedInstance, SurveyedService, Surveyor};
 
 use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use depot::{Depot, Slot};
@@ -139,10 +139,8 @@ impl Handle<Mirrored> {
         self.shared.own.slot.book().as_ref()?.login(account).map(Box::from)
     }
 
-    /// The accounts, services and instances with a part in their names, no more than `limit` of each; none before anything
-    /// is known. Waits for the task while that looks into the book.
-    pub fn survey(&self, part: &str, limit: usize) -> Option<Survey> {
-        let found = self.shared.own.slot.book().as_ref().map(|book| book.survey(part, limit))?;
-        Some(Survey::new(self.shared.plan.name.clone(), found))
+    /// Surveys what is known; whoever has this does not keep the task from ending.
+    pub fn surveyor(&self) -> Surveyor {
+        Surveyor::new(self.shared.plan.name.clone(), self.shared.own.slot.clone())
     }
 }

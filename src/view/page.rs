@@ -279,8 +279,10 @@ impl Page {
         let Some(Source::Inventory(inventory)) = source else {
             return Err((404, format!("{} is not made of an inventory.", parts::short(&served.origin))));
         };
-        let part = part.to_owned();
-        let found = self.compute(move || inventory.survey(&part, limit)).await?;
+        let (part, surveyor) = (part.to_owned(), inventory.surveyor());
+        // A reload ends the source, and must not wait for whoever looks at it.
+        drop(inventory);
+        let found = self.compute(move || surveyor.survey(&part, limit)).await?;
         found.ok_or_else(|| (503, "Nothing is known of the inventory yet; try again in a moment.".to_owned()))
     }
 

@@ -7,9 +7,11 @@
 //! Cost: as the roster's survey.
 
 use super::book::{Instance, seconds};
+use super::depot::Slot;
 use inventory::roster;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// The first accounts, services and instances of an inventory.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -73,9 +75,29 @@ pub struct SurveyedInstance {
     pub undecided_since: Option<i64>,
 }
 
+/// Surveys an inventory, whatever becomes of the task that follows it.
+pub struct Surveyor {
+    inventory: String,
+    slot: Arc<Slot>,
+}
+
+impl Surveyor {
+    /// Surveys what is in a slot.
+    pub fn new(inventory: String, slot: Arc<Slot>) -> Surveyor {
+        Surveyor { inventory, slot }
+    }
+
+    /// The accounts, services and instances with a part in their names, no more than `limit` of each; none before anything
+    /// is known. Waits for the task while that looks into the book.
+    pub fn survey(self, part: &str, limit: usize) -> Option<Survey> {
+        let found = self.slot.book().as_ref().map(|book| book.survey(part, limit))?;
+        Some(Survey::new(self.inventory, found))
+    }
+}
+
 impl Survey {
     /// Tells of what was found in the inventory of a name.
-    pub fn new(inventory: String, found: roster::Survey) -> Survey {
+    fn new(inventory: String, found: roster::Survey) -> Survey {
         let roster::Survey { accounts, services, instances } = found;
         Survey {
             inventory,
