@@ -3,7 +3,7 @@
 //! [`model`] is the inventory, whoever tells it. [`verdict`] decides which instances are listed and in service, [`tag`]
 //! reads the services that they declare, [`damping`] lets a service lose its members slowly, [`labels`] gives each label
 //! to one owner, [`contribution`] makes the records of an instance, and [`roster`] holds all of it together: changes
-//! come in, and the names whose records changed come out. [`config`] has the rules that an operator chooses, [`kept`]
+//! come in, and the names whose records changed come out; `packed` has instances in few octets there. [`config`] has the rules that an operator chooses, [`kept`]
 //! what outlives a process. [`document`] reads an inventory from a file or an answer over HTTP, [`cns`] the
 //! configuration of Triton's CNS.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Invariants: only tags and metadata that zones depend on are kept; nothing here knows who told it, or when.
 //!
-//! Cost: about 500 octets for an instance of one network interface with a service.
+//! Cost: about 500 octets for an instance of one network interface with a service; as it is kept, 91 (`packed`).
 //!
 //! RFCs: 9562 (UUIDs).
 

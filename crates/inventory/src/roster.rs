@@ -8,7 +8,9 @@
 //! the way that led there, and a batch touches every name whose records it changes.
 //!
 //! Cost: a change costs O(names of the instances that it touches · log) when it is settled: one instance for a change of
-//! an instance, all of an account, compute node, network or pool for a change of these.
+//! an instance, all of an account, compute node, network or pool for a change of these. An instance of one interface and
+//! one service takes some 750 octets: itself and what it publishes, packed; its entry in the table of instances; its claim
+//! to an alias; its part in its group, in the names of its service, and in the lists of its account and its network.
 
 mod explain;
 mod index;
