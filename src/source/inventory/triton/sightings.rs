@@ -85,7 +85,7 @@ impl Sightings {
     }
 
     fn stamp(&self, at: Instant) -> Stamp {
-        let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX) >> 1;
+        let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX).min(i64::MAX >> 1);
         match at.checked_duration_since(self.start) {
             Some(after) => Stamp(nanoseconds(after)),
             None => Stamp(-nanoseconds(self.start - at)),
