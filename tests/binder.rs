@@ -167,14 +167,16 @@ impl Captures {
             (fixture_domain, fixture_nodes, fixture),
         ];
         for (domain, nodes, cases) in questions {
-            let world = World::new(domain, nodes, &index, refuses);
             let mut stand = start(domain, nodes);
+            let mut world = World::new(domain, nodes, &index, refuses);
+            world.has_cookies = stand.has_cookies();
             cases.iter().for_each(|case| tally.check(&mut *stand, &world, case));
             assert!(stand.is_alive());
         }
         for (_, steps) in &self.sequences {
-            let mut world = World::new(&self.domain, &self.nodes, &index, refuses);
             let mut stand = start(&self.domain, &self.nodes);
+            let mut world = World::new(&self.domain, &self.nodes, &index, refuses);
+            world.has_cookies = stand.has_cookies();
             for step in steps {
                 match step {
                     Step::Ask(case) => {

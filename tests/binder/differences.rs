@@ -640,12 +640,13 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "options of EDNS",
         binder: "none",
-        ours: "NSID when asked for; an extended error with SERVFAIL and for foreign names",
-        why: "RFC 5001, RFC 8914",
+        ours: "NSID when asked for, cookies for a client with one; an extended error with SERVFAIL and for foreign names",
+        why: "RFC 5001, RFC 7873, RFC 8914",
         rule: Rule::All(|world, case, reply| {
             let foreign = reply.rcode == "REFUSED" && (world.zone_of(&case.name).is_none() || case.rtype == "AXFR");
-            let told = reply.rcode == "SERVFAIL" || foreign && case.rtype != "AXFR" || case.id == "edns-nsid";
-            reply.options = reply.edns && told;
+            let told = reply.rcode == "SERVFAIL" || foreign && case.rtype != "AXFR";
+            let asked = case.id == "edns-nsid" || case.id == "edns-cookie" && world.has_cookies;
+            reply.options = reply.edns && (told || asked);
         }),
     },
     Difference {

@@ -140,6 +140,10 @@ impl Stand for Live {
         PATIENCE
     }
 
+    fn has_cookies(&self) -> bool {
+        true
+    }
+
     fn is_alive(&mut self) -> bool {
         self.daemon.verb(&["status"]).code == 0
     }

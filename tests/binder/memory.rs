@@ -127,6 +127,10 @@ impl Stand for Memory {
         Duration::ZERO
     }
 
+    fn has_cookies(&self) -> bool {
+        false
+    }
+
     fn is_alive(&mut self) -> bool {
         true
     }

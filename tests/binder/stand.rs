@@ -14,6 +14,9 @@ pub trait Stand {
     /// Returns the longest time that an answer may be wrong because a change is on its way.
     fn patience(&self) -> Duration;
 
+    /// Returns true if clients with a cookie get one of the server's.
+    fn has_cookies(&self) -> bool;
+
     /// Returns true if the server still runs.
     fn is_alive(&mut self) -> bool;
 }

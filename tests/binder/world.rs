@@ -19,13 +19,15 @@ pub struct World {
     captured: Rc<HashMap<String, Reply>>,
     /// True if unknown names are refused.
     pub refuses: bool,
+    /// True if clients with a cookie get one of the server's.
+    pub has_cookies: bool,
 }
 
 impl World {
     /// A world of a tree.
     pub fn new(domain: &str, nodes: &Nodes, captured: &Rc<HashMap<String, Reply>>, refuses: bool) -> World {
         let (domain, captured) = (format!("{domain}."), captured.clone());
-        let mut world = World { domain, records: HashMap::new(), captured, refuses };
+        let mut world = World { domain, records: HashMap::new(), captured, refuses, has_cookies: false };
         nodes.iter().for_each(|(path, data)| world.set(path, data));
         world
     }
