@@ -315,7 +315,7 @@ impl Selection {
     /// Returns true if turns have what the window has.
     fn is_told_by(&self, asker: &Asker<'_>, turns: &Turns<'_>) -> bool {
         let window = self.window(asker);
-        window.served() == turns.served() && window.map(|picked| picked.offset).eq(turns.clone())
+        window.served() == turns.served() && window.map(|picked| picked.offset).eq(turns.clone().flatten())
     }
 
     /// Counts an answer from a member, or from nobody certain, in the orders' tally.

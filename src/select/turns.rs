@@ -6,15 +6,17 @@
 //!
 //! Invariants: where there are [`Turns`], they are what the window has.
 //!
-//! Cost: O(members) to begin, O(1) for a record, O(members) for each further member. Nothing is allocated.
+//! Cost: O(members) to begin and for each further member, O(1) for those of its records. Nothing is allocated.
 
 use super::course::Asker;
 use super::orders::Nearness;
 use super::steered::{NOBODY, Run, Steered};
 use super::{Prefer, Services};
+use std::iter::Copied;
 use std::ops::Range;
+use std::slice::Iter;
 
-/// The records of one answer, by their offsets in the set.
+/// The records of one answer, by their offsets in the set: those together that stand so.
 #[derive(Clone)]
 pub struct Turns<'s> {
     offsets: &'s [u32],
@@ -114,16 +116,19 @@ impl Rest<'_> {
     }
 }
 
-impl Iterator for Turns<'_> {
-    type Item = u32;
+impl<'s> Iterator for Turns<'s> {
+    type Item = Copied<Iter<'s, u32>>;
 
-    #[inline(always)]
-    fn next(&mut self) -> Option<u32> {
+    /// The next records that stand together, so that an answer goes through them without a look at what comes behind.
+    #[inline]
+    fn next(&mut self) -> Option<Copied<Iter<'s, u32>>> {
         if self.left == 0 || self.here.is_empty() && !self.go_on() {
             return None;
         }
-        self.left -= 1;
-        self.here.next().map(|number| self.offsets[number as usize])
+        let Range { start, end } = std::mem::take(&mut self.here);
+        let end = end.min(start.saturating_add(self.left));
+        self.left -= end - start;
+        Some(self.offsets.get(start as usize..end as usize)?.iter().copied())
     }
 }
 

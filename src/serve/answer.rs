@@ -97,7 +97,8 @@ pub fn answer_request<'p>(
     // Multiples of the golden ratio are equidistributed, those of every other number, too: clients ask for A and AAAA in
     // turn.
     let turn = asked.rotation.wrapping_mul(0x9e37_79b1);
-    let mut reply = Reply { published, asked, writer, turn, aside: None, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
+    let mut reply =
+        Reply { published, asked, writer, turn, aside: None, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
     let mut is_malformed = false;
     if let Some(edns) = &request.edns
         && !matches!(edns.subnet, SubnetOption::Absent)

@@ -10,6 +10,7 @@
 //! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 7871, RFC 7873, RFC 8906,
 //! RFC 9619.
 
+mod addresses;
 mod cookie;
 mod header;
 mod records;
@@ -434,7 +435,7 @@ impl<'a> Writer<'a> {
     /// Adds a whole RRset under the owner name at `owner`, from one record on where the type rotates: `turn` as
     /// [`Set::rdatas_from`] has it.
     ///
-    /// Calls `place` with the position of each record's RDATA.
+    /// Calls `place` with the position of each record's RDATA, but not for several addresses.
     pub fn add_rrset(
         &mut self,
         section: Section,
@@ -452,12 +453,17 @@ impl<'a> Writer<'a> {
         if self.position + needed > self.limit || counter > usize::from(u16::MAX) {
             return Err(Full);
         }
-        self.counts[section as usize] = counter as u16;
         // Most sets have one record, which takes half as long without going around.
         if let Some(rdata) = rrset.single() {
+            self.counts[section as usize] = counter as u16;
             self.put_record(owner, rrset, rdata);
             place(self.position - rdata.len());
             return Ok(());
+        }
+        match rrset.rtype {
+            rtype::A => return self.put_addresses::<4>(section, owner, rrset, turn),
+            rtype::AAAA => return self.put_addresses::<16>(section, owner, rrset, turn),
+            _ => self.counts[section as usize] = counter as u16,
         }
         for rdata in rrset.rdatas_from(turn) {
             self.put_record(owner, rrset, rdata);

@@ -10,26 +10,10 @@ use super::{Reply, Source};
 use crate::clients::Subnet;
 use crate::select::{Asker, Client, Selection, Window};
 use crate::zone::Node;
+use std::iter::once;
 use wire::message::{Full, Owner, Section, Writer};
 use wire::name;
 use wire::rr::{self, Set, rtype};
-
-/// RDATA of the records of a set that stand at offsets. It is a type of its own to be written in place: a call for each
-/// record took as long as copying it.
-struct Rdatas<'s, I> {
-    set: Set<'s>,
-    offsets: I,
-}
-
-impl<'s, I: Iterator<Item = u32>> Iterator for Rdatas<'s, I> {
-    type Item = &'s [u8];
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<&'s [u8]> {
-        let offset = self.offsets.next()?;
-        Some(self.set.at(offset))
-    }
-}
 
 impl<'p> Reply<'p, '_> {
     /// Adds those records of a set that this client gets now.
@@ -54,10 +38,10 @@ impl<'p> Reply<'p, '_> {
         // Most answers need not know all that a window does.
         let served = if let Some(turns) = selection.turns(&asker) {
             let served = turns.served();
-            self.add_some(section, owner, rrset, turns, compressed)?;
+            self.writer.add_at(section, owner, rrset, turns, compressed)?;
             served
         } else if let Some(near) = selection.near(&asker) {
-            self.add_some(section, owner, rrset, near, compressed)?;
+            self.writer.add_at(section, owner, rrset, once(near), compressed)?;
             None
         } else {
             let window = selection.window(&asker);
@@ -67,7 +51,7 @@ impl<'p> Reply<'p, '_> {
             } else {
                 let begun = self.writer.position();
                 let again = window.is_by_priority().then(|| window.clone());
-                self.add_some(section, owner, rrset, window.map(|picked| picked.offset), compressed)?;
+                self.writer.add_at(section, owner, rrset, once(window.map(|picked| picked.offset)), compressed)?;
                 again.into_iter().for_each(|window| self.set_priorities(begun, window));
             }
             served
@@ -88,23 +72,6 @@ impl<'p> Reply<'p, '_> {
                 named.entry().selection(set)
             }
             _ => source.served.selections.find(labels, set),
-        }
-    }
-
-    /// Adds the records of a set that stand at offsets.
-    #[inline]
-    fn add_some(
-        &mut self,
-        section: Section,
-        owner: Owner<'_>,
-        rrset: Set<'_>,
-        offsets: impl Iterator<Item = u32>,
-        compressed: bool,
-    ) -> Result<(), Full> {
-        let rdatas = Rdatas { set: rrset, offsets };
-        match compressed {
-            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
-            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
         }
     }
 

@@ -195,6 +195,14 @@ impl<'a> Set<'a> {
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
     }
 
+    /// The addresses of a set of such, of so many octets each, in the order of [`Set::rdatas_from`]: those from the first
+    /// on, then those in front of it.
+    #[inline]
+    pub fn addresses_from<const BYTES: usize>(self, turn: u32) -> [impl Iterator<Item = &'a [u8; BYTES]>; 2] {
+        let (before, after) = self.body.split_at((1 + BYTES) * self.number_of(turn));
+        [after, before].map(|part| part.chunks_exact(1 + BYTES).filter_map(|sized| sized.last_chunk()))
+    }
+
     /// Iterates over the RDATA as [`Set::rdatas_from`] does, of services those of the smallest priority first (RFC 2782),
     /// among which it begins.
     pub fn best_from(self, turn: u32) -> impl Iterator<Item = &'a [u8]> {
@@ -209,7 +217,7 @@ impl<'a> Set<'a> {
 
     /// Offset of the record at a part of the set.
     fn start_of(self, turn: u32) -> usize {
-        let number = ((u64::from(turn) * u64::from(self.count)) >> 32) as usize;
+        let number = self.number_of(turn);
         if self.has_one_size() {
             return self.body.len() / self.count as usize * number;
         }
@@ -219,6 +227,12 @@ impl<'a> Set<'a> {
         let mut rest = self.body;
         (0..number).for_each(|_| _ = take_sized(&mut rest));
         self.body.len() - rest.len()
+    }
+
+    /// Number of the record at a part of the set.
+    #[inline]
+    fn number_of(self, turn: u32) -> usize {
+        ((u64::from(turn) * u64::from(self.count)) >> 32) as usize
     }
 
     /// Octets of the set but for type, TTL and count: equal for the same set.
@@ -244,6 +258,13 @@ impl<'a> Set<'a> {
     #[inline]
     pub fn at(self, offset: u32) -> &'a [u8] {
         take_sized(&mut &self.body[offset as usize..])
+    }
+
+    /// The address, of so many octets, of the record at an offset that [`Set::with_offsets`] gave for this set of such;
+    /// none at any other.
+    #[inline]
+    pub fn address_at<const BYTES: usize>(self, offset: u32) -> Option<&'a [u8; BYTES]> {
+        self.body.get(offset as usize + 1..)?.first_chunk()
     }
 
     /// Returns true if all records have one size.
