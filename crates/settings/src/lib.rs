@@ -2,7 +2,7 @@
 //!
 //! [`tree`] turns either format into one tree, [`read`] converts its values and collects errors, which [`error`]
 //! places; [`schema`] describes keys and tables and suggests near misses, [`fields`] reads a file by them; [`units`] reads
-//! durations and sizes, [`secret`] files that strangers may not read. [`include`] puts further files and variables of the
+//! durations and sizes, [`secret`] files that strangers may not read. [`mod@include`] puts further files and variables of the
 //! environment into the tree. What the keys mean is the programs' to say.
 
 #![forbid(unsafe_code)]
