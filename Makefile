@@ -77,6 +77,8 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) fmt --check --manifest-path bench/Cargo.toml
 	$(CARGO) clippy --all-targets --locked --manifest-path bench/Cargo.toml -- -D warnings
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
+	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml
 
 fuzz:
 	scripts/run-fuzz $(or $(SECONDS),60)

@@ -49,11 +49,9 @@ fn check(old: &Arc<Zone>, new: &Zone, delta: &Delta) {
     assert_eq!(&Delta::read(&old.origin, &bytes).expect("our own bytes"), delta);
     let mut patcher = Patcher::new(old.clone());
     let owner = |wire: &[u8]| NameBuf::from_wire(wire).expect("an owner");
-    delta
-        .removed
-        .iter()
-        .for_each(|record| patcher.remove(&owner(record.owner), record.rtype, record.ttl, record.rdata));
-    delta.added.iter().for_each(|record| patcher.add(&owner(record.owner), record.rtype, record.ttl, record.rdata));
+    let (removed, added) = (delta.removed.open(), delta.added.open());
+    removed.iter().for_each(|record| patcher.remove(&owner(record.owner), record.rtype, record.ttl, record.rdata));
+    added.iter().for_each(|record| patcher.add(&owner(record.owner), record.rtype, record.ttl, record.rdata));
     let soa = delta.to.rdatas().next().expect("an SOA");
     let patched = patcher.finish(delta.to.ttl, soa, Mixed::No, &Vetoes::default()).expect("one SOA");
     assert_eq!((patched.absent, patched.present), (0, 0));

@@ -100,8 +100,8 @@ fuzz_target!(|input: &[u8]| {
         // A path of the fuzzer's own, from time to time.
         let own = String::from_utf8_lossy(data).into_owned();
         let path = if *node > 240 { &own } else { path };
-        let told = by_steps.set(path, data, zxid);
-        assert_eq!(told, at_once.set(path, data, zxid));
+        let told = by_steps.set(path, data.to_vec(), zxid);
+        assert_eq!(told, at_once.set(path, data.to_vec(), zxid));
         for tree in [&by_steps, &at_once] {
             assert!(tree.contains(path));
             tree.explain(&name("web.d.test"));

@@ -92,7 +92,9 @@ fuzz_target!(|data: &[u8]| {
     let asked = Asked { message: &message, peer: [192, 0, 2, 1].into(), datagram, rotation: 0, now: 0 };
     match RESPONDER.respond(&PUBLISHED, asked, &mut out) {
         Dispatched::Nothing => {}
-        Dispatched::Response(response) | Dispatched::Limited(response, _) => check(&out[..response.length], &message[..2]),
+        Dispatched::Response(response) | Dispatched::Limited(response, _) => {
+            check(&out[..response.length], &message[..2])
+        }
         Dispatched::Transfer(mut outbound) => {
             assert!(!datagram);
             let reserve = outbound.signer.as_ref().map_or(0, |signer| signer.overhead());
