@@ -4,6 +4,7 @@
 //!
 //! RFCs: 4343 (case of names).
 
+use settings::asterisk::is_like;
 use wire::name::Name;
 
 /// Returns true if a zone has a name of this pattern, whatever its case and final dot.
@@ -17,23 +18,10 @@ pub fn matches_text(pattern: &str, zone: &str) -> bool {
     loop {
         match (wanted.next(), labels.next()) {
             (None, None) => return true,
-            (Some(wanted), Some(label)) if matches_label(wanted, label) => {}
+            (Some(wanted), Some(label)) if is_like(wanted, label) => {}
             _ => return false,
         }
     }
-}
-
-/// Returns true if a label is what a pattern says, in which an asterisk is any text.
-fn matches_label(pattern: &str, label: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == label };
-    let Some(mut label) = label.strip_prefix(start) else { return false };
-    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The earliest place for each part leaves the most for those that follow.
-    for part in middle.split('*') {
-        let Some(at) = label.find(part) else { return false };
-        label = &label[at + part.len()..];
-    }
-    label.ends_with(end)
 }
 
 #[cfg(test)]

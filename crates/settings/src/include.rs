@@ -8,6 +8,7 @@
 //!
 //! Cost: O(files), and O(keys of a section squared) where several files have it.
 
+use crate::asterisk;
 use crate::error::{ConfigError, Source};
 use crate::tree::{self, Entry, Node, Value};
 use crate::{not_utf8, variables};
@@ -201,15 +202,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
+    asterisk::is_like(pattern, name)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! [`tree`] turns either format into one tree, [`read`] converts its values and collects errors, which [`error`]
 //! places; [`schema`] describes keys and tables and suggests near misses, [`fields`] reads a file by them; [`units`] reads
 //! durations and sizes, [`secret`] files that strangers may not read. [`mod@include`] puts further files and variables of the
-//! environment into the tree. What the keys mean is the programs' to say.
+//! environment into the tree. [`asterisk`] is what patterns have in common. What the keys mean is the programs' to say.
 
 #![forbid(unsafe_code)]
 
+pub mod asterisk;
 pub mod error;
 pub mod fields;
 pub mod include;
