@@ -4,11 +4,13 @@
 //! version that shares with the old one what is not near it. [`Loader`] collects the records of a full transfer and
 //! compares them with a base version, [`Patcher`] those of an incremental one; either way a transfer costs new memory
 //! only for what changed. [`Mixed`] and [`Repeated`] say which removals of an incremental one are in doubt. A [`Delta`]
-//! is the difference of two versions, a [`History`] the way from older ones to the present.
+//! is the difference of two versions, a [`History`] the way from older ones to the present. A zone that is [`Signed`] can
+//! find the record that denies a name.
 //!
 //! Invariants of a `Zone`: exactly one SOA, at the origin; every ancestor of a node down to the origin exists, so an
 //! empty non-terminal is a node without RRsets (RFC 4592 section 2.2.2, RFC 8020); a CNAME has no other data beside it
-//! but DNSSEC types (RFC 2181 section 10.1); at most one CNAME and one DNAME record at a name; one TTL per RRset.
+//! but DNSSEC types (RFC 2181 section 10.1); at most one CNAME and one DNAME record at a name; one TTL per RRset, which for
+//! signatures says nothing: each has the TTL that it tells itself ([`rr::record_ttl`]).
 //!
 //! Cost: lookup O(name); an edit O(names changed × depth); comparing a transfer O(records).
 
@@ -34,6 +36,7 @@ pub mod parallel;
 mod patch;
 mod records;
 mod repeated;
+mod signed;
 mod sizes;
 mod table;
 #[cfg(test)]
@@ -55,6 +58,7 @@ pub use loader::{Anomalies, Loaded, Loader};
 pub use node::{LONG_OWNER, Node};
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
+pub use signed::Signed;
 pub use sizes::{Large, RESOLVER_RECORDS, SizeLimit, Sizes};
 pub use table::{ByHash, FETCHED, LINE_BYTES, Owner, Stored, Table, prefetch};
 pub use text::{TextFault, TextRecord, read_text};
@@ -132,6 +136,8 @@ pub struct Zone {
     odd: u32,
     /// How large its RRsets are.
     pub sizes: Sizes,
+    /// What a signed zone has beside its records.
+    signed: Option<Arc<Signed>>,
     /// The SOA with the TTL of negative answers (RFC 2308 section 3).
     pub negative: Arc<RRset>,
 }
@@ -205,7 +211,8 @@ impl Zone {
 
     /// Octets that the version takes in memory, were nothing of it in another version or zone.
     pub fn octets(&self) -> u64 {
-        self.table.octets() + self.repeated.octets() + self.left_out.octets() + self.unanswered.octets()
+        let told = self.repeated.octets() + self.left_out.octets() + self.unanswered.octets();
+        self.table.octets() + told + self.signed().map_or(0, Signed::octets)
     }
 
     /// Iterates over all nodes in no order.
@@ -249,7 +256,7 @@ impl Zone {
             let (soa, others): (Vec<_>, Vec<_>) = node.rrsets().partition(|rrset| rrset.rtype == rtype::SOA);
             for rrset in soa.into_iter().chain(others) {
                 for rdata in rrset.rdatas() {
-                    let (ttl, rtype) = (rrset.ttl, rr::TypeName(rrset.rtype));
+                    let (ttl, rtype) = (rr::record_ttl(rrset.rtype, rrset.ttl, rdata), rr::TypeName(rrset.rtype));
                     writeln!(out, "{owner} {ttl} IN {rtype} {}", rr::RdataText(rrset.rtype, rdata))?;
                 }
             }

@@ -15,18 +15,24 @@
 //! Chains end after [`MAX_ALIASES`] aliases or where a name comes up again, with what was found and NOERROR: a resolver
 //! goes on from the last target, and sees the loop itself.
 //!
+//! To clients that want them, a signed zone gives signatures (`signed`) and the proof that a name or a type is not there
+//! (`denial`).
+//!
 //! A set that is larger than the law of its zone allows is answered with a window of it (`select`), one that fits no
 //! message over TCP with as much of it as does.
 //!
 //! Cost: O(name) lookups for each alias, one for the closest encloser's ancestors, and O(bytes) written.
 
 mod additional;
+mod denial;
+mod signed;
 mod windows;
 
 use crate::publish::{Published, Served, State, Unknown};
 use crate::select::Named;
 use crate::zone::{Node, Zone};
 use additional::Targets;
+use signed::Proofs;
 use std::net::{IpAddr, Ipv4Addr};
 use wire::dnssd;
 use wire::message::{
@@ -97,8 +103,17 @@ pub fn answer_request<'p>(
     // Multiples of the golden ratio are equidistributed, those of every other number, too: clients ask for A and AAAA in
     // turn.
     let turn = asked.rotation.wrapping_mul(0x9e37_79b1);
-    let mut reply =
-        Reply { published, asked, writer, turn, aside: None, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
+    let mut reply = Reply {
+        published,
+        asked,
+        writer,
+        turn,
+        aside: None,
+        targets: None,
+        dnames: [None; MAX_ALIASES],
+        aliases: 0,
+        proofs: request.edns.filter(|edns| edns.dnssec_ok).map(|_| Proofs::default()),
+    };
     let mut is_malformed = false;
     if let Some(edns) = &request.edns
         && !matches!(edns.subnet, SubnetOption::Absent)
@@ -186,6 +201,8 @@ struct Reply<'p, 'o> {
     dnames: [Option<(&'p Zone, Set<'p>)>; MAX_ALIASES],
     /// Aliases in the answer.
     aliases: usize,
+    /// What the answer has to prove, for clients that want signatures.
+    proofs: Option<Proofs<'p>>,
 }
 
 impl<'p> Reply<'p, '_> {
@@ -237,6 +254,7 @@ impl<'p> Reply<'p, '_> {
         loop {
             let next = match self.step(zone, current, hash.take(), qtype) {
                 Resolution::Done(rcode) => {
+                    self.add_proofs();
                     self.add_targets();
                     return rcode;
                 }
@@ -273,7 +291,8 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
-    fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Resolution {
+    fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'p>, qtype: u16) -> Resolution {
+        self.note_wildcard(source.zone, current, node);
         if qtype == rtype::ANY && has_records(node) {
             for rrset in any_subset(current.wire, node) {
                 if !self.add_answer(source, current, node, rrset) {
@@ -289,7 +308,9 @@ impl<'p> Reply<'p, '_> {
         let Some(cname) = node.get(rtype::CNAME) else {
             // Whether a host has a service is the host's to say, even where a node has the name of the service.
             let meant = service_host(source.zone, current.wire, qtype).unwrap_or(node);
-            return self.deny_data(source.zone, current, meant);
+            let denied = self.deny_data(source.zone, current, meant);
+            self.prove_no_data(source.zone, current, node);
+            return denied;
         };
         if self.aliases == MAX_ALIASES {
             return Resolution::Done(rcode::NOERROR);
@@ -300,6 +321,7 @@ impl<'p> Reply<'p, '_> {
             self.writer.truncated = true;
             return Resolution::Done(rcode::NOERROR);
         }
+        self.sign(Section::Answer, current, source.zone, node, cname);
         Resolution::Follow(target)
     }
 
@@ -308,6 +330,9 @@ impl<'p> Reply<'p, '_> {
         // A DNAME can lead to its own owner name.
         if rrset.rtype == rtype::DNAME && self.has_dname(source.zone, rrset) {
             return true;
+        }
+        if rrset.rtype == rtype::RRSIG {
+            return self.add_some_signatures(owner, rrset);
         }
         let start = self.writer.position();
         let compressed = rrset.rtype == rtype::SRV && source.served.unknown == Unknown::Refused;
@@ -328,6 +353,9 @@ impl<'p> Reply<'p, '_> {
                 Some(Targets { position: start, end: self.writer.position(), offset, is_list, compressed, is_limited });
         }
         self.writer.truncated |= added.is_err();
+        if added.is_ok() {
+            self.sign(Section::Answer, owner, source.zone, node, rrset);
+        }
         added.is_ok()
     }
 
@@ -352,6 +380,9 @@ impl<'p> Reply<'p, '_> {
             }
             if let Some(free) = self.dnames.iter_mut().find(|slot| slot.is_none()) {
                 *free = Some((zone, dname));
+            }
+            if let Some(node) = zone.get(owner.wire) {
+                self.sign(Section::Answer, owner, zone, node, dname);
             }
         }
         let Some(target) = dname.first_name(0) else { return Resolution::Done(rcode::SERVFAIL) };
@@ -380,7 +411,7 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Answers for a node that does not have what was asked for.
-    fn deny_data(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>) -> Resolution {
+    fn deny_data(&mut self, zone: &'p Zone, current: Owner<'_>, node: Node<'_>) -> Resolution {
         if is_unreadable(node) {
             self.writer.authoritative = false;
             self.writer.set_extended(ExtendedError::InvalidData);
@@ -403,28 +434,36 @@ impl<'p> Reply<'p, '_> {
                 self.writer.authoritative = false;
                 Resolution::Done(rcode::REFUSED)
             }
-            _ => self.deny(zone, current, rcode::NXDOMAIN),
+            _ => {
+                let denied = self.deny(zone, current, rcode::NXDOMAIN);
+                self.prove_no_name(zone, current);
+                denied
+            }
         }
     }
 
     /// Writes a negative answer's SOA (RFC 2308 section 2).
-    fn deny(&mut self, zone: &Zone, current: Owner<'_>, rcode: u16) -> Resolution {
+    fn deny(&mut self, zone: &'p Zone, current: Owner<'_>, rcode: u16) -> Resolution {
         let origin = current.suffix(current.wire.len() - zone.origin.as_wire().len());
-        if self.writer.add_rrset(Section::Authority, origin, zone.negative.as_set(), 0, |_| ()).is_err() {
-            self.writer.truncated = true;
+        let soa = zone.negative.as_set();
+        match self.writer.add_rrset(Section::Authority, origin, soa, 0, |_| ()) {
+            Ok(()) => self.sign(Section::Authority, origin, zone, zone.apex(), soa),
+            Err(_) => self.writer.truncated = true,
         }
         Resolution::Done(rcode)
     }
 
     /// Writes a referral: NS, then the glue. RFC 9471: glue for name servers below the cut must fit or TC is set;
     /// addresses of others are a courtesy.
-    fn refer(&mut self, zone: &Zone, cut: Owner<'_>, ns: Set<'_>) {
+    fn refer(&mut self, zone: &'p Zone, cut: Owner<'_>, ns: Set<'_>) {
         let position = self.writer.position();
         if self.writer.add_rrset(Section::Authority, cut, ns, 0, |_| ()).is_err() {
             self.writer.truncated = true;
             return;
         }
         let end = self.writer.position();
+        self.prove_delegation(zone, cut);
+        self.add_proofs();
         let names = Targets { position, end, offset: 0, is_list: false, compressed: false, is_limited: false };
         for required in [true, false] {
             let mut names = names;
@@ -439,6 +478,9 @@ impl<'p> Reply<'p, '_> {
                     let Some(rrset) = node.get(rtype) else { continue };
                     let added = self.writer.add_rrset(Section::Additional, target.owner(), rrset, self.turn, |_| ());
                     self.writer.truncated |= required && added.is_err();
+                    if added.is_ok() {
+                        self.sign(Section::Additional, target.owner(), zone, node, rrset);
+                    }
                 }
             }
         }
@@ -535,6 +577,19 @@ pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> NameMatch<'a> {
 
 /// Finds a name as [`find`] does, where its hash in that zone may be known.
 fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> NameMatch<'a> {
+    match find_stored(zone, wire, hash, qtype) {
+        // Those are directly below the origin.
+        NameMatch::Node(node) if zone.hides(node) => match find_wildcard(zone, zone.origin.as_wire()) {
+            Some(node) => NameMatch::Node(node),
+            None => NameMatch::Nothing,
+        },
+        found => found,
+    }
+}
+
+/// Finds a name as [`find_hashed`] does, whatever the node is there for.
+#[inline]
+fn find_stored<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> NameMatch<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
         && let Some(node) = hash.map_or_else(|| zone.get(wire), |hash| zone.get_hashed(hash, wire))
@@ -555,6 +610,9 @@ fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
     for start in name::label_starts(wire).iter().rev().map(|start| usize::from(*start)).filter(|start| *start < origin)
     {
         let Some(node) = zone.get(&wire[start..]) else { break };
+        if start != 0 && zone.hides(node) {
+            break;
+        }
         // At the name itself, DS belongs to this side of the cut (RFC 4035 section 3.1.4.1).
         if let Some(ns) = node.get(rtype::NS)
             && (start != 0 || qtype != rtype::DS)
@@ -570,12 +628,17 @@ fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
         encloser = start;
     }
     // RFC 4592 section 3.3.1: only the wildcard directly below the closest encloser counts.
-    NameBuf::root()
-        .splice(0, b"\x01*")
-        .and_then(|star| star.splice(2, &wire[encloser..]))
-        .ok()
-        .and_then(|name| zone.get(name.as_wire()))
-        .map_or(NameMatch::Nothing, NameMatch::Node)
+    find_wildcard(zone, &wire[encloser..]).map_or(NameMatch::Nothing, NameMatch::Node)
+}
+
+/// The wildcard directly below a name.
+fn find_wildcard<'a>(zone: &'a Zone, encloser: &[u8]) -> Option<Node<'a>> {
+    zone.get(wildcard_below(encloser)?.as_wire())
+}
+
+/// The name of the wildcard directly below a name; none where that would be too long.
+fn wildcard_below(encloser: &[u8]) -> Option<NameBuf> {
+    NameBuf::root().splice(0, b"\x01*").and_then(|star| star.splice(2, encloser)).ok()
 }
 
 /// RRsets that answer ANY (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance name,

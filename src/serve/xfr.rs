@@ -419,7 +419,7 @@ impl<'a> Messages<'a> {
         let mut fixed = [0; FIXED_BYTES - 2];
         fixed[..2].copy_from_slice(&record.rtype.to_be_bytes());
         fixed[2..4].copy_from_slice(&CLASS_IN.to_be_bytes());
-        fixed[4..8].copy_from_slice(&record.ttl.to_be_bytes());
+        fixed[4..8].copy_from_slice(&rr::record_ttl(record.rtype, record.ttl, record.rdata).to_be_bytes());
         fixed[8..].copy_from_slice(&(record.rdata.len() as u16).to_be_bytes());
         cursor.put(&fixed)?;
         let (lead, names) = compressible(record.rtype);

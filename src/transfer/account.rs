@@ -199,7 +199,7 @@ impl Accounts {
     /// Counts what a version brought: what a zone cannot hold, names that were not as the serial promised, and steps of
     /// differences that changed nothing.
     pub fn note_version(&self, anomalies: Anomalies, drift: u64, noop_changes: u64) {
-        let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized } = anomalies;
+        let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized, signature_ttls } = anomalies;
         if oversized > 0 {
             warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; answers have a part of them, or nothing");
         }
@@ -209,6 +209,7 @@ impl Accounts {
             ("alias", aliases),
             ("inner_soa", inner_soa),
             ("oversized", oversized),
+            ("signature_ttl", signature_ttls),
         ];
         for (kind, count) in kinds {
             self.metrics.transfer_anomalies.count(&[self.zone(), kind], count);

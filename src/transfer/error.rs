@@ -5,7 +5,7 @@
 use crate::budget::Excess;
 use crate::catalog::listing::ListingError;
 use crate::client::ClientError;
-use crate::zone::ZoneError;
+use crate::zone::{Anomalies, ZoneError};
 use hickory_client::NetError;
 use std::io;
 use std::net::IpAddr;
@@ -94,6 +94,10 @@ pub enum TransferError {
     Memory(#[from] Excess),
     #[error("more messages than max_messages = {0}")]
     TooManyMessages(u64),
+    #[error(
+        "the zone is signed, and cannot be served as it came: {}; the copy before goes on being served", mended_text(.0)
+    )]
+    Signed(Anomalies),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
     Regressed { ours: Serial, theirs: Serial },
     #[error("{0}; the zones of the catalog before go on being served")]
@@ -104,6 +108,19 @@ pub enum TransferError {
     Poll(Box<str>),
     #[error("the program is stopping")]
     Stopped,
+}
+
+/// What of a signed zone would not be served as it came.
+fn mended_text(anomalies: &Anomalies) -> String {
+    let Anomalies { mixed_ttls, aliases, inner_soa, signature_ttls, .. } = *anomalies;
+    let kinds = [
+        (mixed_ttls, "RRsets whose records have different TTLs"),
+        (aliases, "CNAME or DNAME records beside others"),
+        (inner_soa, "SOA records below the apex"),
+        (signature_ttls, "signatures with another TTL than the one that they tell"),
+    ];
+    let told = kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}"));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 impl TransferError {
@@ -137,6 +154,7 @@ impl TransferError {
             TransferError::Behind { .. } => "ixfr_behind",
             TransferError::Unanswered(_) => "ixfr_unanswered",
             TransferError::Slow(_) => "slow",
+            TransferError::Signed(_) => "signed",
             TransferError::TooLarge(_) => "too_large",
             TransferError::TooManyRecords(_) => "too_many_records",
             TransferError::TooManyMessages(_) => "too_many_messages",

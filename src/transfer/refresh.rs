@@ -413,6 +413,12 @@ impl Task {
                 (Kind::Ixfr, Some(version))
             }
         };
+        if let Some(Version { loaded, .. }) = &version
+            && loaded.zone.signed().is_some()
+            && loaded.anomalies.mended() > 0
+        {
+            return Err(TransferError::Signed(loaded.anomalies));
+        }
         // A broken catalog must not be followed, whoever says so.
         let listing = match (&version, self.plan.catalog) {
             (Some(version), Some(limits)) => Some(Listing::read(&version.loaded.zone, limits.max_members)?),

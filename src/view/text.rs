@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wire::rr::{RdataText, TypeName};
+use wire::rr::{RdataText, TypeName, record_ttl};
 use wire::serial::Serial;
 
 /// Seconds in the two largest units.
@@ -84,6 +84,7 @@ pub struct RecordText {
 impl RecordText {
     /// Reads a record.
     pub fn new(rtype: u16, ttl: u32, rdata: &[u8]) -> RecordText {
+        let ttl = record_ttl(rtype, ttl, rdata);
         RecordText { rtype: TypeName(rtype).to_string(), ttl, data: RdataText(rtype, rdata).to_string() }
     }
 }

@@ -8,7 +8,7 @@
 
 use super::node::{self, Node};
 use super::table::{self, ByHash, NodeChange, Table};
-use super::{Aside, Mixed, Owner, RRsets, Repeated, Sizes, Soa, Zone, ZoneError};
+use super::{Aside, Mixed, Owner, RRsets, Repeated, Signed, Sizes, Soa, Zone, ZoneError};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use wire::rr::{RRset, Set, rtype};
 pub struct Editor {
     origin: Name,
     base: Table,
+    base_signed: Option<Arc<Signed>>,
     pending: Pendings,
     counts: Counts,
     /// What is told beside the records, as a [`Zone`] has it.
@@ -65,6 +66,7 @@ impl Editor {
         Editor {
             origin,
             base: Table::default(),
+            base_signed: None,
             pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
@@ -84,6 +86,7 @@ impl Editor {
     pub fn from_zone(zone: &Zone) -> Editor {
         Editor {
             base: zone.table.clone(),
+            base_signed: zone.signed.clone(),
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
             left_out: zone.left_out.clone(),
@@ -269,8 +272,13 @@ impl Editor {
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
+        let nodes = self.pending.list.iter().enumerate().map(|(index, pending)| {
+            let node = self.pending.node(index);
+            [self.base.get_hashed(pending.hash, node.owner).unwrap_or_default(), node]
+        });
+        let signed = Signed::next(self.base_signed.as_ref(), &table, nodes);
         let zone = Zone::close(self.origin, table, self.counts, self.repeated)?;
-        Ok(Zone { mixed: self.mixed, left_out: self.left_out, unanswered: self.unanswered, ..zone })
+        Ok(Zone { mixed: self.mixed, left_out: self.left_out, unanswered: self.unanswered, signed, ..zone })
     }
 }
 
@@ -412,6 +420,7 @@ impl Zone {
             wildcards,
             odd,
             sizes,
+            signed: None,
         })
     }
 }

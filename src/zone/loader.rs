@@ -32,11 +32,18 @@ pub struct Anomalies {
     pub aliases: u64,
     /// SOA records below the apex, dropped.
     pub inner_soa: u64,
+    /// Signatures with another TTL than the set which they cover.
+    pub signature_ttls: u64,
     /// RRsets that no response can hold: questions for them get TC and nothing else.
     pub oversized: u64,
 }
 
 impl Anomalies {
+    /// Number of sets that were changed or left out for what a zone can hold, so that their signatures fail.
+    pub fn mended(self) -> u64 {
+        self.mixed_ttls + self.aliases + self.inner_soa + self.signature_ttls
+    }
+
     /// The sums of both.
     pub(super) fn add(self, other: Anomalies) -> Anomalies {
         Anomalies {
@@ -44,6 +51,7 @@ impl Anomalies {
             mixed_ttls: self.mixed_ttls + other.mixed_ttls,
             aliases: self.aliases + other.aliases,
             inner_soa: self.inner_soa + other.inner_soa,
+            signature_ttls: self.signature_ttls + other.signature_ttls,
             oversized: self.oversized + other.oversized,
         }
     }
@@ -134,7 +142,8 @@ impl Loader {
         let group = &mut self.group;
         let start = group.bytes.len();
         group.bytes.extend_from_slice(rdata);
-        group.records.push((rtype, rr::clamp_ttl(ttl), start..group.bytes.len()));
+        self.anomalies.signature_ttls += u64::from(rr::record_ttl(rtype, ttl, rdata) != ttl);
+        group.records.push((rtype, stored_ttl(rtype, ttl), start..group.bytes.len()));
     }
 
     /// Writes down the records that came together.
@@ -205,6 +214,11 @@ impl Loader {
         editor.left_out = *left_out;
         Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }
+}
+
+/// The TTL that the set of a record is kept with. That of signatures is in each of them.
+pub(super) fn stored_ttl(rtype: u16, ttl: u32) -> u32 {
+    if rtype == rtype::RRSIG { 0 } else { rr::clamp_ttl(ttl) }
 }
 
 /// Makes RRsets of the records of one name, given in lowercase wire form, and adds those that are left out to `left_out`.

@@ -25,7 +25,7 @@ use super::parallel;
 use super::records::{LargeSet, Records};
 use super::table::{self, FETCHED, Table};
 use crate::zone::aside::{self, AsideRecord};
-use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
+use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble, stored_ttl};
 use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Zone, ZoneError, node};
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct Patcher {
     in_doubt: bool,
     /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
+    /// Signatures among the additions with another TTL than the set which they cover.
+    signature_ttls: u64,
     meter: Meter,
 }
 
@@ -82,7 +84,7 @@ impl Patcher {
         // The end makes the apex anew, because the SOA is there.
         let copies = base.apex().records();
         let meter = Meter::default();
-        Patcher { base, bytes: Vec::new(), changes: Vec::new(), in_doubt: false, copies, meter }
+        Patcher { base, bytes: Vec::new(), changes: Vec::new(), in_doubt: false, copies, signature_ttls: 0, meter }
     }
 
     /// Number of changes taken so far.
@@ -141,6 +143,7 @@ impl Patcher {
         let lower = owner.to_lowercase();
         let labels = &lower.as_wire()[..lower.as_wire().len() - self.base.origin.as_wire().len()];
         let spelled = if lower.as_wire() == owner.as_wire() { &[] } else { owner.as_wire() };
+        self.signature_ttls += u64::from(adds && rr::record_ttl(rtype, ttl, rdata) != ttl);
         let hash = table::hash(labels);
         if !self.is_long() && !labels.is_empty() && self.changes.last().is_none_or(|last| last.hash != hash) {
             self.copies += self.base.table.get_hashed(hash, labels).map_or(0, Node::records);
@@ -152,7 +155,7 @@ impl Patcher {
             spelled_bytes: spelled.len() as u8,
             rdata_bytes: rdata.len() as u16,
             rtype,
-            ttl: rr::clamp_ttl(ttl),
+            ttl: stored_ttl(rtype, ttl),
             adds,
             in_doubt: self.in_doubt && !adds,
         });
@@ -209,6 +212,7 @@ impl Patcher {
         else {
             unreachable!("there is the one of the apex");
         };
+        let anomalies = Anomalies { signature_ttls: self.signature_ttls, ..anomalies };
         editor.repeated = repeated;
         left_out.into_iter().for_each(|(name, records)| editor.left_out.set(name, records));
         editor.mixed = mixed;

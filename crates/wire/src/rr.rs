@@ -226,6 +226,41 @@ pub fn clamp_ttl(ttl: u32) -> u32 {
     if ttl > i32::MAX as u32 { 0 } else { ttl }
 }
 
+/// The TTL that a record is sent with, of a set with this TTL: a signature has that of the set which it covers, and tells
+/// it (RFC 4034 sections 3 and 3.1.4), so that signatures of one name need not have the same.
+#[inline]
+pub fn record_ttl(rtype: u16, ttl: u32, rdata: &[u8]) -> u32 {
+    if rtype != rtype::RRSIG {
+        return ttl;
+    }
+    Signature::read(rdata).map_or(ttl, |signature| clamp_ttl(signature.original_ttl))
+}
+
+/// The fields of a signature that the program looks at (RFC 4034 section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Type of the set that it covers.
+    pub covered: u16,
+    pub original_ttl: u32,
+    /// Seconds since 1970, as far as 32 bits hold them.
+    pub expiration: u32,
+}
+
+impl Signature {
+    /// Reads the fields out of the RDATA of an RRSIG record.
+    #[inline]
+    pub fn read(rdata: &[u8]) -> Option<Signature> {
+        let (covered, rest) = rdata.split_first_chunk::<2>()?;
+        let (_, rest) = rest.split_first_chunk::<2>()?;
+        let (ttl, rest) = rest.split_first_chunk::<4>()?;
+        Some(Signature {
+            covered: u16::from_be_bytes(*covered),
+            original_ttl: u32::from_be_bytes(*ttl),
+            expiration: u32::from_be_bytes(*rest.first_chunk()?),
+        })
+    }
+}
+
 /// RDATA says its own length in 16 bits (RFC 1035 section 3.2.1).
 fn fits(rtype: u16, length: usize) -> Result<(), RdataError> {
     if length > usize::from(u16::MAX) { Err(RdataError::Expanded(rtype)) } else { Ok(()) }

@@ -166,10 +166,13 @@ impl Reply<'_, '_> {
         let NameMatch::Node(node) = find(source.zone, wire, kinds[0]) else { return };
         for rrset in kinds.iter().filter_map(|kind| node.get(*kind)) {
             // A client asks for what is left out.
-            let _ = match source.served.selections.may_cut(rrset.count) {
+            let added = match source.served.selections.may_cut(rrset.count) {
                 false => self.writer.add_rrset(Section::Additional, owner, rrset, self.turn, |_| ()),
                 true => self.add_window(Section::Additional, source, owner, node, rrset, false),
             };
+            if added.is_ok() {
+                self.sign(Section::Additional, owner, source.zone, node, rrset);
+            }
         }
     }
 }

@@ -175,6 +175,11 @@ impl<'a> Set<'a> {
         FIXED_BYTES + rdata.len()
     }
 
+    /// The set with another TTL.
+    pub fn with_ttl(self, ttl: u32) -> Set<'a> {
+        Set { ttl, ..self }
+    }
+
     /// Iterates over the RDATA of the records.
     pub fn rdatas(self) -> impl Iterator<Item = &'a [u8]> + Clone {
         let mut rest = self.body;
