@@ -246,6 +246,11 @@ async fn sends_another_zone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signs_what_cannot_be_served_as_it_came() {
+    survives_transfer(limits(), "signed", Transfer::SignedOtherwise).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_something_else() {
     survives_transfer(limits(), "id", Transfer::OtherId).await;
     survives_transfer(limits(), "question", Transfer::OtherQuestion).await;

@@ -49,6 +49,8 @@ pub enum Transfer {
     OtherId,
     OtherQuestion,
     OtherClass,
+    /// A signed zone, in which a signature has another TTL than what it covers.
+    SignedOtherwise,
     Endless,
     Garbage,
 }
@@ -326,6 +328,10 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
         Transfer::OtherClosingSoa => {
             last = Message::answer(query).without_question();
             last.record(origin, SOA, 1, &self::soa(script.serial + 1));
+        }
+        Transfer::SignedOtherwise => {
+            let head = [&SOA.to_be_bytes()[..], &[13, 2], &77u32.to_be_bytes(), &[0x70, 0, 0, 0, 0x60, 0, 0, 0, 0, 7]];
+            data.record(origin, 46, 1, &[&head.concat(), origin, &[1; 64]].concat());
         }
         Transfer::OtherZone => data.record(b"\x01a\x05other\x00", 1, 1, &[192, 0, 2, 1]),
         Transfer::OtherId => data.0[1] ^= 1,

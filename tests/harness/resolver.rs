@@ -26,6 +26,9 @@ const KINDS: [(&str, Configure); 4] = [
     ("pdns_recursor", configure_recursor),
 ];
 
+/// Name of the file with the keys that a resolver trusts.
+const KEYS: &str = "keys";
+
 /// A running resolver.
 pub struct PackagedResolver {
     name: &'static str,
@@ -86,6 +89,13 @@ impl PackagedResolver {
         PackagedResolver::start_kinds(&kinds, folder, &[zone], server)
     }
 
+    /// Starts Unbound, which validates what is below the keys in a file's text.
+    pub fn start_validating(folder: &Folder, zones: &[&Dname], keys: &str, server: SocketAddr) -> PackagedResolver {
+        write_file(&folder.subfolder("resolver-unbound").join(KEYS), keys);
+        let kinds: [(&str, Configure); 1] = [("unbound", configure_validating_unbound)];
+        PackagedResolver::start_kinds(&kinds, folder, zones, server).remove(0)
+    }
+
     /// Name of the program.
     pub fn name(&self) -> &'static str {
         self.name
@@ -101,10 +111,20 @@ impl PackagedResolver {
         let ip = if source.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { self.address.ip() };
         let address = SocketAddr::new(ip, self.address.port());
         let mut client = Client::between(source, address).with_deadline(Duration::from_secs(15));
-        let query = question(name, rtype);
-        let answer = client.ask(&query)?;
-        if answer.is_truncated() { client.ask_tcp(&query) } else { Ok(answer) }
+        resolve_by(&mut client, &question(name, rtype))
     }
+
+    /// Asks for signatures, and so for whether the answer is secure.
+    pub fn resolve_signed(&self, name: &Dname, rtype: u16) -> io::Result<Message> {
+        let mut client = Client::new(self.address).with_deadline(Duration::from_secs(15));
+        resolve_by(&mut client, &Query { dnssec_ok: true, ..question(name, rtype) })
+    }
+}
+
+/// Asks over UDP, and again over TCP when the answer is truncated.
+fn resolve_by(client: &mut Client, query: &Query) -> io::Result<Message> {
+    let answer = client.ask(query)?;
+    if answer.is_truncated() { client.ask_tcp(query) } else { Ok(answer) }
 }
 
 /// A question to a resolver, with the payload that hosts announce.
@@ -143,6 +163,17 @@ fn configure_unbound(home: &Path, address: SocketAddr, zones: &[&Dname], server:
     let configuration = home.join("unbound.conf");
     write_file(&configuration, &text);
     ["-d", "-p", "-c", &configuration.display().to_string()].map(String::from).to_vec()
+}
+
+/// Unbound with keys, and with the names for tests as others (RFC 6761 section 6.2).
+fn configure_validating_unbound(home: &Path, address: SocketAddr, zones: &[&Dname], server: SocketAddr) -> Vec<String> {
+    let arguments = configure_unbound(home, address, zones, server);
+    let configuration = home.join("unbound.conf");
+    let text = std::fs::read_to_string(&configuration).expect("the configuration is there");
+    let keys = home.join(KEYS);
+    let keys = format!("server:\n trust-anchor-file: \"{}\"\n local-zone: \"test.\" nodefault\n", keys.display());
+    write_file(&configuration, &text.replacen("server:\n", &keys, 1));
+    arguments
 }
 
 /// Unbound with its module for subnets, which leaves no room for the one that validates.
