@@ -182,6 +182,8 @@ families! {
     zone_refresh: IntGaugeVec::new("zone_refresh_seconds", &["zone"]);
     /// When the zone expires unless a primary answers before, Unix time.
     zone_expires: IntGaugeVec::new("zone_expires_timestamp_seconds", &["zone"]);
+    /// When the first signature of a signed zone expires, Unix time.
+    zone_signatures_expire: IntGaugeVec::new("zone_signatures_expire_timestamp_seconds", &["zone"]);
     /// 1 for the state that the zone is in; no series for the others.
     zone_state: IntGaugeVec::new("zone_state", &["zone", "state"]);
     /// Serial of the region as it is served.

@@ -124,6 +124,7 @@ causes! {
     an_ensemble_that_was_wiped_fires_until_that_is_accepted: "CnsTreeReset";
     a_zone_that_outgrows_the_budget_fires_until_it_fits: "CnsMemoryRefused";
     a_set_that_resolvers_refuse_fires_for_the_zone_that_has_no_law: "CnsLargeSets";
+    signatures_near_their_end_fire_until_the_zone_is_signed_anew: "CnsSignaturesExpire";
     a_flood_fires_until_it_is_over: "CnsResponsesLimited";
     a_primary_that_answers_no_questions_fires_until_the_whole_zone_tells: "CnsRecordsInDoubt";
     a_service_that_leaves_home_fires_until_its_home_is_drained: "CnsClientsServedElsewhere";

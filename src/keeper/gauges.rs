@@ -17,7 +17,7 @@ use crate::merge::{ConflictKind, Drain};
 use crate::metrics::{Metrics, REST, unix_seconds};
 use crate::publish::Served;
 use crate::select::SteeredTally;
-use crate::zone::SizeLimit;
+use crate::zone::{Signed, SizeLimit};
 use prometheus::IntCounterVec;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -129,6 +129,7 @@ fn reset(metrics: &Metrics) {
         &metrics.zone_conflicts,
         &metrics.zone_refreshed,
         &metrics.zone_expires,
+        &metrics.zone_signatures_expire,
         &metrics.rrset_records_max,
         &metrics.rrsets_large,
         &metrics.answers_large,
@@ -163,6 +164,9 @@ fn show_source(name: &Name, source: &SourceZone, own: &OwnSeries, metrics: &Metr
     }
     metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
     metrics.zone_refresh.with_label_values(&[zone]).set(data.soa.refresh.into());
+    if let Some(expiration) = data.signed().and_then(Signed::first_expiration) {
+        metrics.zone_signatures_expire.with_label_values(&[zone]).set(expiration.into());
+    }
     if let (Some(refreshed), Some(expires)) = (source.heard(), source.expires()) {
         metrics.zone_refreshed.with_label_values(&[zone]).set(unix_seconds(wall_time(refreshed)));
         metrics.zone_expires.with_label_values(&[zone]).set(unix_seconds(wall_time(expires)));

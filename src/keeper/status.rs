@@ -10,11 +10,11 @@ use super::{Snapshot, ZoneConflict, conflicts};
 use crate::merge::{Alike, Conflict, Damper, Drain, DrainTarget, Pin, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::publish::State;
-use crate::zone::Node;
+use crate::zone::{Node, Signed};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, rtype};
 use wire::serial::Serial;
@@ -58,6 +58,11 @@ pub struct ZoneStatus {
     pub refreshed_seconds_ago: Option<u64>,
     /// Seconds until the zone expires; 0 when it has.
     pub expires_in_seconds: Option<u64>,
+    /// How a signed zone denies names: `nsec` or `nsec3`; none if it is not signed.
+    #[schemars(extend("enum" = ["nsec", "nsec3", null]))]
+    pub signed: Option<&'static str>,
+    /// Seconds until the first signature expires; 0 when it has.
+    pub signatures_expire_in_seconds: Option<u64>,
     /// Names at which the zone cannot hold records of its primary.
     pub conflict_names: usize,
     /// The first hundred of those names in order, with the dropped records.
@@ -145,6 +150,8 @@ impl MemberStatus {
 impl SourceZone {
     /// Tells how the zone is.
     pub fn status(&self, name: &Name, now: Instant) -> ZoneStatus {
+        let signed = self.zone.as_ref().and_then(|zone| zone.signed());
+        let today = unix_seconds(SystemTime::now());
         ZoneStatus {
             zone: name.clone(),
             state: self.state,
@@ -153,6 +160,10 @@ impl SourceZone {
             names: self.zone.as_ref().map_or(0, |zone| zone.names()),
             refreshed_seconds_ago: self.heard().map(|at| now.saturating_duration_since(at).as_secs()),
             expires_in_seconds: self.expires().map(|at| at.saturating_duration_since(now).as_secs()),
+            signed: signed.map(|signed| if signed.nsec3().is_some() { "nsec3" } else { "nsec" }),
+            signatures_expire_in_seconds: signed
+                .and_then(Signed::first_expiration)
+                .map(|at| u64::try_from(i64::from(at) - today).unwrap_or(0)),
             conflict_names: self.zone.as_ref().map_or(0, |zone| zone.left_out.names()),
             conflicts: self.zone.as_ref().map(|zone| conflicts::list(zone)).unwrap_or_default(),
         }

@@ -68,6 +68,12 @@ impl Facts {
         }
         facts.show("refreshed", Value::Ago(kept.refreshed_seconds_ago));
         facts.show("expires", Value::Ahead(kept.expires_in_seconds));
+        if let (Some(signed), Some(left)) = (kept.signed, kept.signatures_expire_in_seconds) {
+            let left =
+                if left == 0 { "has expired".to_owned() } else { format!("expires in {}", format_seconds(left)) };
+            facts.tell(format_args!("signed ({}); the first signature {left}", signed.to_uppercase()));
+            facts.show("signatures", Value::Ahead(kept.signatures_expire_in_seconds));
+        }
         if kept.conflict_names > 0 {
             let names = count(kept.conflict_names, "name", "names");
             facts.tell(format_args!("{names} with records that the zone cannot hold"));

@@ -12,7 +12,7 @@ use super::page::rows::{drained_by, drained_names, drained_regions, trouble};
 use super::remarks::{describe_episode, remarks};
 use super::report::{RegionReport, Report, ZoneReport};
 use super::sizes::Audience;
-use super::text::{because, printable, time_since};
+use super::text::{because, format_seconds, printable, time_since};
 use crate::probe::Problem;
 use crate::publish::State;
 use schemars::JsonSchema;
@@ -24,6 +24,8 @@ use wire::name::Name;
 
 /// Zones that a catalog lists in vain of which there are notes.
 const LISTED_IN_VAIN: usize = 10;
+/// Seconds that signatures of a zone should have left: whoever signs it does so days before they expire.
+const SIGNATURES_LEFT: u64 = 86_400;
 
 /// Note of something that an operator should know.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -233,6 +235,15 @@ fn collect_notes(report: &Report) -> Vec<Note> {
             (State::Ok, Some(trouble)) => add(Grade::Warn, trouble, About::Zone(name.clone()), why(name)),
             (State::Ok, None) => {}
         }
+    }
+    for ZoneReport { kept, .. } in &report.zones {
+        let Some(left) = kept.signatures_expire_in_seconds.filter(|left| *left < SIGNATURES_LEFT) else { continue };
+        let (grade, text) = match left {
+            0 => (Grade::Bad, "a signature has expired; clients that validate get SERVFAIL".to_owned()),
+            left => (Grade::Warn, format!("a signature expires in {}", format_seconds(left))),
+        };
+        let age = kept.refreshed_seconds_ago.map(|age| format!("; refreshed {} ago", format_seconds(age)));
+        add(grade, "signatures", About::Zone(kept.zone.clone()), format!("{text}{}", age.unwrap_or_default()));
     }
     for episode in &report.rate_limited {
         add(Grade::Warn, "rate limit", About::Own("clients"), describe_episode(episode));

@@ -5,7 +5,7 @@ use super::world::*;
 use crate::harness::*;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use triton_double::{Cut, Service};
 
 /// Alerts that come with a datacenter that is cut off, besides those that a test waits for.
@@ -242,6 +242,34 @@ pub fn a_set_that_resolvers_refuse_fires_for_the_zone_that_has_no_law() -> World
     assert!(world.firing("CnsLargeSets").iter().all(|alert| alert.labels["zone"] == ZONES[0]));
     world.assert_only(&["CnsLargeSets"]);
     have(100, 1200);
+    world.wait_quiet();
+    world
+}
+
+/// A datacenter signs its zone no more, until a signature has an hour left. Then it does.
+pub fn signatures_near_their_end_fire_until_the_zone_is_signed_anew() -> World {
+    let world = World::start(&Plan::default());
+    let sign = |hours: u64, serial| {
+        let origin = Dname::parse(ZONES[0]);
+        let records = zone_records(0, serial, 20, 2_592_000);
+        let soa = records.iter().find(|record| record.rtype == rtype::SOA).expect("SOA");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+        let [expiration, inception] = [now + hours * 3600, now].map(|time| (time as u32).to_be_bytes());
+        // Nobody here looks at what is signed.
+        let head = [&rtype::SOA.to_be_bytes()[..], &[13, 4], &soa.ttl.to_be_bytes(), &expiration, &inception, &[0, 7]];
+        let rdata = [head.concat(), origin.0.clone(), vec![1; 64]].concat();
+        let signature = Record::new(&origin, rtype::RRSIG, soa.ttl, rdata);
+        world.primary.replace_zone(&origin, &[records, vec![signature]].concat());
+    };
+    sign(1, 1100);
+    for replica in 0..2 {
+        let labels = [("zone", ZONES[0]), ("instance", &world.instance(replica))];
+        world.wait_firing("CnsSignaturesExpire", &labels);
+        let told = world.replicas[replica].verb(&["status", "--problems"]);
+        assert!(told.stdout.contains("signatures: us-west-1.cns.example.com: a signature expires in 59m"), "{told:?}");
+    }
+    world.assert_only(&["CnsSignaturesExpire"]);
+    sign(240, 1200);
     world.wait_quiet();
     world
 }
