@@ -27,8 +27,8 @@ pub fn above(origin: &Dname, home: &Path, below: &[(Dname, &Path)]) -> ZoneText 
 
 /// The key that signed a zone in a folder, as a record.
 pub fn key(home: &Path) -> String {
-    let files = std::fs::read_dir(home).expect("the folder").map(|file| file.expect("a file").path());
-    let key = files.filter(|file| file.extension().is_some_and(|extension| extension == "key")).next().expect("a key");
+    let mut files = std::fs::read_dir(home).expect("the folder").map(|file| file.expect("a file").path());
+    let key = files.find(|file| file.extension().is_some_and(|extension| extension == "key")).expect("a key");
     std::fs::read_to_string(key).expect("the key")
 }
 
