@@ -20,6 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use wire::message::{COOKIE_BYTES, Cookie, ServerCookie};
+use zeroize::Zeroizing;
 
 /// Octets of a secret.
 const SECRET_BYTES: usize = 16;
@@ -34,7 +35,7 @@ const RENEWAL: i32 = 1800;
 
 /// Secret that cookies are made with.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret([u8; SECRET_BYTES]);
+pub struct Secret(Zeroizing<[u8; SECRET_BYTES]>);
 
 /// Hides the secret.
 impl fmt::Debug for Secret {
@@ -83,7 +84,7 @@ impl Secrets {
             let mut secret = [0; SECRET_BYTES];
             secret[..8].copy_from_slice(&random.hash_one("cookies, first half").to_be_bytes());
             secret[8..].copy_from_slice(&random.hash_one("cookies, second half").to_be_bytes());
-            Arc::new(Secrets { active: Secret(secret), other: None })
+            Arc::new(Secrets { active: Secret(Zeroizing::new(secret)), other: None })
         });
         OWN.clone()
     }
@@ -93,9 +94,9 @@ impl Secrets {
         let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
         let mut secrets =
             lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#")).map(|(line, number)| {
-                let octets = data_encoding::HEXLOWER_PERMISSIVE.decode(line).ok();
-                let secret = octets.and_then(|octets| octets.try_into().ok());
-                secret.map(Secret).ok_or(SecretsError::Digits(number))
+                let octets = data_encoding::HEXLOWER_PERMISSIVE.decode(line).ok().map(Zeroizing::new);
+                let secret = octets.and_then(|octets| octets.as_slice().try_into().ok());
+                secret.map(|secret| Secret(Zeroizing::new(secret))).ok_or(SecretsError::Digits(number))
             });
         let active = secrets.next().ok_or(SecretsError::None)??;
         let other = secrets.next().transpose()?;

@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, Encoder};
+use zeroize::Zeroize;
 
 pub use ldap3_proto::LdapFilter as Filter;
 
@@ -130,6 +131,14 @@ impl Rest {
             let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(5)).min(LONGEST_PAUSE);
             self.failures += 1;
             self.last = Some((error.clone(), now, now + pause));
+        }
+    }
+}
+
+impl Drop for LdapClient {
+    fn drop(&mut self) {
+        if let LdapBindCred::Simple(password) = &mut self.bind.cred {
+            password.zeroize();
         }
     }
 }

@@ -12,6 +12,7 @@ use settings::secret::read_private_file;
 use settings::tree::Node;
 use std::fmt;
 use std::net::SocketAddr;
+use zeroize::Zeroizing;
 
 /// Port of an address that names none.
 const PORT: u16 = 8053;
@@ -32,7 +33,7 @@ pub struct ApiPlan {
 /// A token, and what it is good for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    text: Box<str>,
+    text: Zeroizing<Box<str>>,
     pub scope: Scope,
 }
 
@@ -99,7 +100,7 @@ pub fn read_tokens(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: 
         return Some(Vec::new());
     }
     let text = match read_private_file(&file, MAX_FILE_BYTES) {
-        Ok(octets) => String::from_utf8_lossy(&octets).into_owned(),
+        Ok(octets) => Zeroizing::new(String::from_utf8_lossy(&octets).into_owned()),
         Err(error) => {
             let fault = format!("\"{key}\" {} {error}", file.display());
             return reader.refuse_file(node.at, fault, error.is_absence());
@@ -135,7 +136,7 @@ fn read_token(line: &str) -> Result<Token, String> {
         "*" => Scope::All,
         _ => Uuid::try_parse(scope).map_or_else(|_| Scope::Login(shorten(scope).into()), Scope::Account),
     };
-    Ok(Token { text: text.into(), scope })
+    Ok(Token { text: Zeroizing::new(text.into()), scope })
 }
 
 #[cfg(test)]

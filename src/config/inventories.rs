@@ -30,6 +30,7 @@ use settings::tree::{Entry, Node, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 use wire::name::Name;
+use zeroize::Zeroizing;
 
 /// Key that marks a table of `[zones]` as made of an inventory.
 const MARK: &str = "inventory";
@@ -295,17 +296,22 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
 }
 
 /// Reads the file with a token, which is one line.
-fn read_token(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool) -> Option<(PathBuf, String)> {
+fn read_token(
+    reader: &mut Reader<'_>,
+    key: &str,
+    node: &Node,
+    touch_disk: bool,
+) -> Option<(PathBuf, Zeroizing<String>)> {
     let file = reader.path(key, node)?;
     if !touch_disk {
-        return Some((file, String::new()));
+        return Some((file, Zeroizing::default()));
     }
     let (fault, is_absent) = match read_secret_file(&file) {
         Err(error) => (error.to_string(), error.is_absence()),
         Ok(secret) => match std::str::from_utf8(secret.trim_ascii()) {
             // What a header of HTTP takes (RFC 9110 section 5.5).
             Ok(token) if !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                return Some((file, token.to_owned()));
+                return Some((file, Zeroizing::new(token.to_owned())));
             }
             _ => ("is not one token; write nothing else into it".to_owned(), false),
         },

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::name::Name;
 use wire::tsig::{Algorithm, Key, Keyring};
+use zeroize::Zeroizing;
 
 /// Secrets below this many octets can be guessed with effort, whatever the algorithm.
 const SHORT_SECRET_BYTES: usize = 16;
@@ -135,7 +136,7 @@ fn read_key(
     }
     let file = fields.read(reader, "secret_file", Reader::path)?;
     let at = fields.entry("secret_file").map_or(entry.key_at, |field| field.node.at);
-    let mut secret = Vec::new();
+    let mut secret = Zeroizing::new(Vec::new());
     if touch_disk {
         secret = match read_secret(&file) {
             Ok(secret) => secret,
@@ -186,11 +187,11 @@ enum KeyFileError {
 }
 
 /// Reads the secret of a key, if only the owner can read the file.
-fn read_secret(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
     let mut text = read_secret_file(path)?;
     text.retain(|byte| !byte.is_ascii_whitespace());
     match BASE64.decode(&text) {
-        Ok(secret) if !secret.is_empty() => Ok(secret),
+        Ok(secret) if !secret.is_empty() => Ok(Zeroizing::new(secret)),
         _ => Err(KeyFileError::Encoding),
     }
 }
@@ -202,7 +203,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     /// Reads the secret from a file with these contents.
-    fn read(contents: &str) -> Result<Vec<u8>, String> {
+    fn read(contents: &str) -> Result<Zeroizing<Vec<u8>>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");
         fs::write(&path, contents).unwrap();
@@ -212,8 +213,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_base64_in_a_file_of_its_own() {
-        assert_eq!(read("c2VjcmV0\n"), Ok(b"secret".to_vec()));
-        assert_eq!(read("  c2Vj\r\ncmV0 "), Ok(b"secret".to_vec()));
+        assert_eq!(read("c2VjcmV0\n"), Ok(Zeroizing::new(b"secret".to_vec())));
+        assert_eq!(read("  c2Vj\r\ncmV0 "), Ok(Zeroizing::new(b"secret".to_vec())));
         for wrong in ["", "\n", "c2VjcmV0!", "c2VjcmV", "secret \"c2VjcmV0\";"] {
             assert!(read(wrong).unwrap_err().starts_with("is no base64 text; write"), "{wrong}");
         }

@@ -29,6 +29,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 use wire::name::Name;
+use zeroize::Zeroizing;
 
 /// Key that marks a table of `[zones]` as a tree of ZooKeeper's.
 const MARK: &str = "zookeeper";
@@ -337,12 +338,12 @@ pub fn reverse_of(reader: &mut Reader<'_>, node: &Node, prefix: Prefix) -> Optio
 fn read_digest(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool) -> Option<Digest> {
     let file = reader.path(key, node)?;
     if !touch_disk {
-        return Some(Digest { file, secret: Secret(Vec::new()) });
+        return Some(Digest { file, secret: Secret(Zeroizing::default()) });
     }
     let (fault, is_absent) = match read_secret_file(&file) {
         Err(error) => (error.to_string(), error.is_absence()),
         Ok(secret) => {
-            let secret = secret.trim_ascii().to_vec();
+            let secret = Zeroizing::new(secret.trim_ascii().to_vec());
             let is_pair =
                 secret.iter().position(|byte| *byte == b':').is_some_and(|at| at > 0 && at + 1 < secret.len());
             if is_pair && !secret.contains(&b'\n') {
@@ -396,9 +397,9 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
 }
 
 /// Reads a private key.
-fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Vec<u8>> {
+fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Zeroizing<Vec<u8>>> {
     if !touch_disk {
-        return Some(Vec::new());
+        return Some(Zeroizing::default());
     }
     match read_private_file(path, MAX_KEY_BYTES) {
         Ok(key) => Some(key),

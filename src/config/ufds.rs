@@ -15,6 +15,7 @@ use settings::secret::read_secret_file;
 use settings::tree::Node;
 use std::path::PathBuf;
 use url::{Host, Url};
+use zeroize::Zeroizing;
 
 /// Values of the table, as far as they are read by themselves.
 pub struct Draft {
@@ -92,16 +93,21 @@ fn read_address(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<(Stri
 }
 
 /// Reads the file with the password, which is one line.
-fn read_password(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool) -> Option<(PathBuf, String)> {
+fn read_password(
+    reader: &mut Reader<'_>,
+    key: &str,
+    node: &Node,
+    touch_disk: bool,
+) -> Option<(PathBuf, Zeroizing<String>)> {
     let file = reader.path(key, node)?;
     if !touch_disk {
-        return Some((file, String::new()));
+        return Some((file, Zeroizing::default()));
     }
     let (fault, is_absent) = match read_secret_file(&file) {
         Err(error) => (error.to_string(), error.is_absence()),
         Ok(secret) => match std::str::from_utf8(secret.trim_ascii()) {
             Ok(password) if !password.is_empty() && !password.contains(['\n', '\r']) => {
-                return Some((file, password.to_owned()));
+                return Some((file, Zeroizing::new(password.to_owned())));
             }
             _ => ("is not one password; write nothing else into it".to_owned(), false),
         },

@@ -1,4 +1,5 @@
-//! Files that hold secrets: strangers can neither read nor change them, and nothing of their contents is told.
+//! Files that hold secrets: strangers can neither read nor change them, and nothing of their contents is told. What is
+//! read is erased from memory once it is not needed.
 //!
 //! Cost: O(file), of which only a little is read.
 
@@ -6,6 +7,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// Most octets of a secret file; more than any secret needs.
 const MAX_SECRET_FILE_BYTES: u64 = 4096;
@@ -34,12 +36,12 @@ impl SecretError {
 }
 
 /// Reads a secret, when nobody else can.
-pub fn read_secret_file(path: &Path) -> Result<Vec<u8>, SecretError> {
+pub fn read_secret_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     read_private_file(path, MAX_SECRET_FILE_BYTES)
 }
 
 /// Reads a file of at most so many octets, when nobody else can.
-pub fn read_private_file(path: &Path, most: u64) -> Result<Vec<u8>, SecretError> {
+pub fn read_private_file(path: &Path, most: u64) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     // A named pipe would wait for its other end.
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     // Asked of what is open, so that nobody can put another file in its place.
@@ -52,7 +54,9 @@ pub fn read_private_file(path: &Path, most: u64) -> Result<Vec<u8>, SecretError>
         let wanted = if mode & 0o040 == 0 { 0o600 } else { 0o640 };
         return Err(SecretError::Open { mode, wanted, path: path.display().to_string() });
     }
-    let mut text = Vec::new();
+    // With room for all of it, because what a growing vector leaves behind is not erased.
+    let room = metadata.len().min(most) as usize + 1;
+    let mut text = Zeroizing::new(Vec::with_capacity(room));
     file.take(most + 1).read_to_end(&mut text)?;
     if text.len() as u64 > most { Err(SecretError::Long) } else { Ok(text) }
 }
@@ -62,7 +66,7 @@ mod tests {
     use super::*;
 
     /// Reads the secret of a file with these contents and this mode.
-    fn read(contents: &str, mode: u32) -> Result<Vec<u8>, String> {
+    fn read(contents: &str, mode: u32) -> Result<Zeroizing<Vec<u8>>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");
         fs::write(&path, contents).unwrap();

@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use wire::name::Name;
+use zeroize::Zeroizing;
 
 /// An inventory: where it comes from, the rules by which it makes records, and its zones.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +48,7 @@ pub enum FeederPlan {
 pub struct UrlPlan {
     pub url: url::Url,
     /// The file of the token, and what it holds.
-    pub token: Option<(PathBuf, String)>,
+    pub token: Option<(PathBuf, Zeroizing<String>)>,
     /// The file with the certificates that sign the server's, and what it holds; none for those of the system.
     pub ca: Option<(PathBuf, String)>,
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
 use wire::name::Name;
+use zeroize::Zeroizing;
 
 /// The port of ZooKeeper's clients.
 pub const DEFAULT_PORT: u16 = 2181;
@@ -60,7 +61,7 @@ impl Watches {
 
 /// Octets that are not printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub Vec<u8>);
+pub struct Secret(pub Zeroizing<Vec<u8>>);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

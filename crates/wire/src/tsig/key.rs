@@ -1,6 +1,6 @@
 //! Keys, their algorithms (RFC 8945 section 6), and MACs in the making.
 //!
-//! Invariant: the secret of a key leaves it only into a MAC. Cost: O(bytes) that are signed.
+//! Invariant: the secret of a key leaves it only into a MAC, and is erased from memory with it. Cost: O(bytes) that are signed.
 
 use crate::name::Name;
 use hmac::{Hmac, KeyInit, Mac as _};
@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// The longest MAC, that of HMAC-SHA-512.
 const MAX_TAG_BYTES: usize = 64;
@@ -104,13 +105,13 @@ impl fmt::Display for Algorithm {
 pub struct Key {
     pub name: Name,
     pub algorithm: Algorithm,
-    secret: Vec<u8>,
+    secret: Zeroizing<Vec<u8>>,
 }
 
 impl Key {
     /// Takes a secret as octets, without base64.
-    pub fn new(name: Name, algorithm: Algorithm, secret: Vec<u8>) -> Key {
-        Key { name, algorithm, secret }
+    pub fn new(name: Name, algorithm: Algorithm, secret: impl Into<Zeroizing<Vec<u8>>>) -> Key {
+        Key { name, algorithm, secret: secret.into() }
     }
 
     /// Starts a MAC.

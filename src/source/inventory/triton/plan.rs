@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
+use zeroize::Zeroizing;
 
 /// Services of a datacenter, and how they are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct UfdsPlan {
     /// The user that searches.
     pub bind_dn: String,
     /// The file of the password, and what it holds.
-    pub password: (PathBuf, String),
+    pub password: (PathBuf, Zeroizing<String>),
 }
 
 /// How a directory shows who it is.
