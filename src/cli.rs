@@ -20,6 +20,7 @@ mod paint;
 mod register;
 mod retransfer;
 mod rollback;
+mod security;
 mod status;
 mod top;
 mod unused;

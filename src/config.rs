@@ -4,7 +4,7 @@
 //! further files and variables of the environment; `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
 //! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `catalogs` with `listed`, `clients`,
-//! `regions` with `zone_pattern` and `member_rules`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods` and `probe`. A key stands in one row of
+//! `regions` with `zone_pattern` and `member_rules`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods`, `security` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
 //! `problem` what is wrong.
@@ -43,6 +43,7 @@ mod regions;
 pub mod schema;
 mod secondaries;
 mod sections;
+mod security;
 mod server;
 mod static_zones;
 mod steering;
@@ -74,6 +75,7 @@ use crate::notify::Targets;
 use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
 use crate::rate_limit::RateLimitPlan;
+use crate::security::SecurityPlan;
 use crate::serve::ListenPlan;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
@@ -161,6 +163,9 @@ pub struct Config {
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
+    pub security: SecurityPlan,
+    /// Files of the configuration, and all paths that it names.
+    pub named_paths: Vec<PathBuf>,
     /// Warnings: settings that are allowed but probably not meant, each with `file:line:column`.
     pub warnings: Vec<ConfigError>,
     /// File, line and column of each listen address.
@@ -305,6 +310,7 @@ impl Config {
         };
         let server = server::read_sections(&mut reader, &root);
         let (rate_limit, cookies) = floods::read_floods(&mut reader, &root, touch_disk);
+        let security = security::read_security(&mut reader, &root);
         let transfer = transfer::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
         let secondaries = Secondaries::read(&mut reader, &root, &keys);
@@ -378,6 +384,7 @@ impl Config {
         };
         let positions = places.iter().map(|(address, at)| (*address, place(*at)));
         let listen_positions = positions.collect();
+        let named_paths = reader.named_paths();
         let warnings = reader.finish_placed()?;
         Ok(Config {
             path: path.to_path_buf(),
@@ -412,6 +419,8 @@ impl Config {
             metrics: server.metrics,
             control: server.control,
             log: server.log,
+            security,
+            named_paths,
             warnings,
             listen_positions,
             secret_files,

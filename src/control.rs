@@ -142,6 +142,8 @@ pub enum Request {
     Undrain(TargetText),
     /// What `aggregator cns` asks of inventories.
     Cns(CnsRequest),
+    /// What is in force of the rights that the process has given up.
+    Security,
     /// Announce all zones, or one, to their secondaries now.
     Notify { zone: Option<String> },
     /// End the server.
@@ -536,6 +538,7 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Release { .. }
         | Request::Lookup { .. }
         | Request::Leads
+        | Request::Security
         | Request::Drain(_)
         | Request::DrainShare { .. }
         | Request::Undrain(_)

@@ -6,6 +6,8 @@
 //! finish what is owed, remove the control socket; UDP is answered to the very end, because a successor that has our
 //! sockets begins only then.
 //!
+//! Before all of that the process gives up the rights that it does not need (`rights`).
+//!
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published
 //! root. Invariant: the loop of the daemon feeds the service manager's watchdog and takes orders, and waits for
 //! nothing: not for a disk, a peer or a client.
@@ -24,6 +26,7 @@ mod plan;
 pub mod probe;
 mod reload;
 mod restore;
+pub mod rights;
 mod rollback;
 pub mod sources;
 mod threads;
@@ -79,6 +82,8 @@ pub enum RunError {
     Control(PathBuf, io::Error),
     #[error("{0}")]
     State(StateError),
+    #[error("{0}")]
+    Rights(rights::RightsError),
     #[error("cannot start: {0}")]
     Start(String),
 }
@@ -105,6 +110,14 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
 pub fn run(config: Config) -> ExitCode {
     upkeep::prepare();
+    // Before there is a second thread, which would keep its rights.
+    let (config, notices) = match rights::enter(config) {
+        Ok(entered) => entered,
+        Err(error) => {
+            log::print(&RunError::Rights(error).to_string());
+            return ExitCode::FAILURE;
+        }
+    };
     let bars = Bars::on_errors();
     reap_orphans();
     // The log has a thread of its own.
@@ -113,6 +126,7 @@ pub fn run(config: Config) -> ExitCode {
         let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
         let log = log.map_err(start_failed)?;
         log::tell_panics();
+        notices.tell();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
         let runtime = runtime.map_err(start_failed)?;
         let served = runtime.block_on(serve(config, log, bars.clone()));

@@ -20,7 +20,7 @@
 //!
 //! **Limits.** [`accept`] paces listeners that cannot accept, [`acl`] says who may have what, by address and key,
 //! [`budget`] how much memory zones may take; [`restart`] runs a task again after a panic. [`client`] asks other
-//! servers.
+//! servers. [`security`] gives up what the process does not need.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version,
 //! the loader and the patcher that turn transfers into one, differences of versions, and their history.
@@ -88,6 +88,7 @@ pub mod rate_limit;
 pub mod restart;
 pub mod rewrite;
 pub mod schedule;
+pub mod security;
 pub mod select;
 pub mod serve;
 pub mod source;

@@ -26,6 +26,7 @@ pub mod rates;
 pub mod remarks;
 pub mod report;
 pub mod secondaries;
+pub mod security;
 pub mod sizes;
 pub mod status;
 pub mod steering;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
-    &["accept", "acl", "budget", "budget/*", "client", "client/*", "log", "log/*"],
+    &["accept", "acl", "budget", "budget/*", "client", "client/*", "log", "log/*", "security", "security/*"],
     &["zone", "zone/*"],
     &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*"],
     &[

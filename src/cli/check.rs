@@ -9,6 +9,8 @@
 //! then named in a note instead of refused. It is asked for sets that are too large for resolvers or secondaries under
 //! the laws of the file, and what is doubtful about addresses in regions.
 //!
+//! With `--security` it tells the rights that the server gives up instead, in `security`.
+//!
 //! With `--against-running` that server tells what it would change with the file. With `--live` the name servers are asked
 //! instead, in `live`.
 //!
@@ -17,6 +19,7 @@
 
 use crate::cli::addresses::find_doubtful_addresses;
 use crate::cli::live::check_live;
+use crate::cli::security;
 use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json, send};
 use crate::config::problem::{Kind, Problem};
 use crate::config::{Config, ConfigError, ConfigErrors, ControlPlan};
@@ -63,6 +66,9 @@ pub struct CheckOptions {
     /// Tell what the running server would change if it had this file: zones, regions, their names and records
     #[arg(long, conflicts_with_all = ["here", "live"])]
     against_running: bool,
+    /// Tell which rights the server gives up on this machine, and what is in force for the one that runs
+    #[arg(long, conflicts_with_all = ["here", "live", "against_running"])]
+    security: bool,
     /// Ask the name servers of all zones and regions, and those of their parents, whether they answer alike
     #[arg(long)]
     live: bool,
@@ -87,6 +93,9 @@ pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> Outcome {
     }
     if options.live {
         return check_live(&config, options.zone.as_ref(), as_json);
+    }
+    if options.security {
+        return tell_security(&config, as_json);
     }
     let mut found = examine(&config, absences.is_empty());
     found.here.splice(0..0, absences.iter().map(Problem::absence));
@@ -115,6 +124,20 @@ pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> Outcome {
     } else {
         printed.and(Err(fail(stopping.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))))
     }
+}
+
+/// Prints which rights a server gives up, and has given up.
+fn tell_security(config: &Config, as_json: bool) -> Outcome {
+    let found = security::examine(config);
+    let (warnings, notes) = (&found.warnings, &found.notes);
+    if as_json {
+        let told = found.json();
+        return print_json(&json!({
+            "ok": true, "errors": [], "warnings": warnings, "notes": notes, "security": told
+        }));
+    }
+    let told = |kind: &str, told: &[Problem]| told.iter().map(|told| format!("{kind}: {told}\n")).collect::<String>();
+    print(&(found.text(config) + &told("warning", warnings) + &told("note", notes)))
 }
 
 /// Loads a file. Files that it names and that cannot be read here are told beside it: on another machine they may be

@@ -13,6 +13,7 @@ use crate::config::steering_plan::{add_steering, describe_clients, describe_stee
 use crate::config::{Config, LogFormat};
 use crate::merge::{AddressPlan, AddressRules, AnswersPlan, Drain, NsPolicy, RegionPlan};
 use crate::publish::Outgoing;
+use crate::security::Sandbox;
 use crate::select::Law;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
@@ -61,6 +62,15 @@ pub fn describe_plan(config: &Config) -> Value {
         "page": config.metrics.page,
         "page_names": config.metrics.names,
         "control": config.control.socket,
+        "security": {
+            "user": config.security.user,
+            "group": config.security.group,
+            "sandbox": match config.security.sandbox {
+                Sandbox::On => "on",
+                Sandbox::Log => "log",
+                Sandbox::Off => "off",
+            },
+        },
         "log": {
             "level": config.log.level,
             "format": match config.log.format {

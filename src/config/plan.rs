@@ -11,6 +11,7 @@ use crate::merge::{
     AddressPlan, AddressRules, DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan,
 };
 use crate::rate_limit::{Mode, RateLimitPlan};
+use crate::security::{Sandbox, SecurityPlan};
 use crate::select::{Law, Pick, Treatment};
 use crate::source::inventory::plan::{InventoryPlan, MadeZone};
 use crate::source::zookeeper::TreePlan;
@@ -175,7 +176,20 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
         addresses if config.metrics.page => writeln!(out, "  metrics and status page over HTTP: {}", join(addresses))?,
         addresses => writeln!(out, "  metrics over HTTP: {}", join(addresses))?,
     }
-    writeln!(out, "  control socket: {}", config.control.socket.display())
+    writeln!(out, "  control socket: {}", config.control.socket.display())?;
+    writeln!(out, "  {}", describe_security(&config.security))
+}
+
+/// Describes the rights that the server gives up.
+pub fn describe_security(plan: &SecurityPlan) -> String {
+    let group = plan.group.as_ref().map(|group| format!(" with group {group}")).unwrap_or_default();
+    let user = plan.user.as_ref().map_or("the user that starts it".to_owned(), |user| format!("user {user}{group}"));
+    let sandbox = match plan.sandbox {
+        Sandbox::On => "what it does not need is refused",
+        Sandbox::Log => "system calls that it does not need are logged",
+        Sandbox::Off => "without a sandbox",
+    };
+    format!("runs as {user}; {sandbox}")
 }
 
 /// Describes the limit on responses.

@@ -28,6 +28,8 @@ pub enum Kind {
     ControlSocket,
     /// The state folder cannot be written.
     StateFolder,
+    /// A right that the server does not give up, or lacks.
+    Rights,
     /// The limit on open files is too low.
     OpenFiles,
     /// A set of the running server is too large for some clients or secondaries.

@@ -14,6 +14,7 @@ use crate::config::primaries::{PRIMARY, ZONE};
 use crate::config::probe::PROBE;
 use crate::config::regions::{AGGREGATION, DAMPING, MATCHING, MEMBER};
 use crate::config::secondaries::{RULE, SECONDARIES, TARGET};
+use crate::config::security::SECURITY;
 use crate::config::server::{CONTROL, LOG, METRICS, SERVER, STATE, TLS};
 use crate::config::static_zones::{OPENSTACK, SERVICES};
 use crate::config::steering::{OWN_STEERING, STEERING};
@@ -50,6 +51,7 @@ pub static ROOT: Table<()> = Table {
         section("metrics", "the HTTP endpoint for Prometheus"),
         section("control", "the socket for the other commands"),
         section("log", "what is logged, and how"),
+        section("security", "the rights that the server gives up"),
     ]],
 };
 
@@ -59,7 +61,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 42] {
+pub fn tables() -> [TableText; 43] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -103,6 +105,7 @@ pub fn tables() -> [TableText; 42] {
         METRICS.describe(),
         CONTROL.describe(),
         LOG.describe(),
+        SECURITY.describe(),
     ]
 }
 

@@ -13,6 +13,7 @@
 use super::catalogs::{published_listings, put_in_force};
 use super::drain::{check_drains, services_first, whole_drains, would_take, write_names};
 use super::reload::load_identity;
+use super::rights::load_within;
 use super::sources::SourcePlan;
 use super::ways::Ways;
 use crate::config::Config;
@@ -45,7 +46,7 @@ pub async fn forecast(ways: Ways, file: Option<PathBuf>) -> Result<Reply, String
     let path = file.unwrap_or_else(|| old.path.clone());
     let (before, published) = (old.clone(), ways.view.publisher.load());
     let load = move || {
-        let written = Arc::new(Config::load(&path).map_err(|errors| errors.to_string())?);
+        let written = Arc::new(load_within(&path)?);
         let config = put_in_force(&written, &published_listings(&written, &published), &before.listed).config;
         let identity = load_identity(&config);
         Ok((config, identity))

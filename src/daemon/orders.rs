@@ -10,7 +10,7 @@ use super::ways::Ways;
 use crate::control::{Reply, Request};
 use crate::source::{Wake, WakeKind};
 use crate::view::handle::{in_thread, not_configured, read_zone};
-use crate::view::{Handle, compare, diff, history, leads, lookup, status};
+use crate::view::{Handle, compare, diff, history, leads, lookup, security, status};
 use std::pin::Pin;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use wire::name::Name;
@@ -54,6 +54,7 @@ impl Ways {
             }
             Request::Undrain(target) => self.in_turn(|ways, turn| undrain(ways, target, turn)),
             Request::Cns(request) => Box::pin(cns::answer(self.view.clone(), request)),
+            Request::Security => Box::pin(std::future::ready(security::tell())),
             Request::Notify { zone } => Box::pin(std::future::ready(self.notify_secondaries(zone.as_deref()))),
             // The loop that calls this takes these two itself.
             Request::Reload { .. } | Request::Stop => return,

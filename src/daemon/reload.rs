@@ -22,6 +22,7 @@ use super::drain::check_drains;
 use super::listeners::Bound;
 use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
+use super::rights::load_within;
 use super::ways::Ways;
 use super::{Daemon, RunError, audit, heard};
 use crate::config::{Config, ControlPlan};
@@ -359,7 +360,7 @@ impl Reload {
 
 /// Reads the configuration and the files that it names, and makes the control socket if it is another one or gone.
 fn find(old: &Config) -> Result<ReadConfiguration, String> {
-    let config = Config::load(&old.path).map_err(|errors| errors.to_string())?;
+    let config = load_within(&old.path)?;
     let identity = load_identity(&config);
     let ControlPlan { socket: path, group, mode } = &config.control;
     let control = if *path == old.control.socket && control::is_answering(path) {

@@ -57,6 +57,8 @@ pub struct ReloadChanges {
     log_format: bool,
     /// True if the state folder has changed, which takes effect only at the next start.
     state_folder: bool,
+    /// True if the user or the sandbox has changed, which takes effect only at the next start.
+    security: bool,
 }
 
 /// Changes of the table of clients.
@@ -108,6 +110,7 @@ impl ReloadChanges {
             certificate_read: new.listen.tls.is_some(),
             log_format: new.log.format != old.log.format,
             state_folder: new.state != old.state,
+            security: new.security != old.security,
             ..ReloadChanges::default()
         }
     }
@@ -154,6 +157,7 @@ impl ReloadChanges {
             ("the certificate has been read again", happened(self.certificate_read)),
             ("the log keeps its format until the next start", happened(self.log_format)),
             ("the state folder stays what it is until the next start", happened(self.state_folder)),
+            ("user and sandbox stay what they are until the next start", happened(self.security)),
         ];
         let told = lists.iter().filter(|(_, list)| !list.is_empty());
         told.map(|(what, list)| format!("{what} {list}").trim_end().to_owned() + "\n").collect()

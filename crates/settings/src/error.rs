@@ -103,6 +103,11 @@ impl<'t> Source<'t> {
         self.included_at(offset).map_or((self.text, 0), |included| (included.text.as_str(), included.start))
     }
 
+    /// The files, in the order in which they were included.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.path).chain(self.included.iter().map(|included| included.path.as_path()))
+    }
+
     /// The place of a file among all, in the order in which they were included.
     pub fn rank(&self, path: &Path) -> usize {
         self.included.iter().position(|included| included.path == path).map_or(0, |index| index + 1)

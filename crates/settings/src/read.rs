@@ -15,7 +15,7 @@ use crate::units;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::time::Duration;
 use wire::name::Name;
@@ -32,12 +32,15 @@ pub struct Reader<'t> {
     warnings: Vec<(usize, String)>,
     /// Offsets of what is read several times, and whether something was told there.
     shared: HashMap<usize, bool>,
+    /// All paths that were read.
+    paths: Vec<PathBuf>,
 }
 
 impl<'t> Reader<'t> {
     /// Begins with the errors of the parser.
     pub fn new(source: Source<'t>, errors: Vec<ConfigError>) -> Reader<'t> {
-        Reader { source, errors, elsewhere: Vec::new(), warnings: Vec::new(), shared: HashMap::new() }
+        let (elsewhere, warnings) = (Vec::new(), Vec::new());
+        Reader { source, errors, elsewhere, warnings, shared: HashMap::new(), paths: Vec::new() }
     }
 
     /// Notes an error.
@@ -275,7 +278,14 @@ impl<'t> Reader<'t> {
         if text.is_empty() || text.contains('\0') {
             return self.refuse(node.at, format!("\"{key}\" is not a path; write the path of a file"));
         }
-        Some(self.source.path_at(node.at).parent().unwrap_or_else(|| "".as_ref()).join(text))
+        let path = self.source.path_at(node.at).parent().unwrap_or_else(|| "".as_ref()).join(text);
+        self.paths.push(path.clone());
+        Some(path)
+    }
+
+    /// All files of the configuration and all paths that have been read from it, whichever key they stand at.
+    pub fn named_paths(&self) -> Vec<PathBuf> {
+        self.source.paths().map(Path::to_path_buf).chain(self.paths.iter().cloned()).collect()
     }
 
     /// Reads a list, each element by `convert`; elements that fail are left out.
