@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn one_thread_with_more_rights_is_seen() {
         assert_eq!(open(&[thread()]), Vec::<String>::new());
-        assert_eq!(open(&[thread(), Rights { user: 0, ..thread() }]), ["user: 9 in one thread, in another root"]);
+        assert_eq!(open(&[thread(), Rights { user: 0, ..thread() }]), ["user: 123456 in one thread, in another root"]);
         let more = Rights { permitted: 0x600, bounding: 0x600, no_new_privs: false, filtered: false, ..thread() };
         let told = open(&[thread(), more]);
         let items: Vec<&str> = told.iter().filter_map(|text| Some(text.split_once(':')?.0)).collect();

@@ -29,7 +29,7 @@ fn directory(double: &Double, known: Vec<Key>, list_every: Duration) -> World {
         port: address.port(),
         trust: TrustPlan::Plain,
         bind_dn: triton_double::BIND_DN.to_owned(),
-        password: ("p".into(), triton_double::PASSWORD.to_owned()),
+        password: ("p".into(), triton_double::PASSWORD.to_owned().into()),
     });
     World::follow(plan(double, accounts, list_every), known, tempfile::tempdir().unwrap())
 }
@@ -236,7 +236,7 @@ async fn a_wrong_password_is_told() {
         port: address.port(),
         trust: TrustPlan::Plain,
         bind_dn: triton_double::BIND_DN.to_owned(),
-        password: ("p".into(), "another".to_owned()),
+        password: ("p".into(), "another".to_owned().into()),
     });
     let plan = plan(&double, accounts, Duration::from_secs(3600));
     assert!(!format!("{plan:?}").contains("another"));
