@@ -110,37 +110,35 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
 pub fn run(config: Config) -> ExitCode {
     upkeep::prepare();
-    // Before there is a second thread, which would keep its rights.
-    let (config, notices) = match rights::enter(config) {
-        Ok(entered) => entered,
-        Err(error) => {
-            log::print(&RunError::Rights(error).to_string());
-            return ExitCode::FAILURE;
-        }
-    };
-    let bars = Bars::on_errors();
-    reap_orphans();
-    // The log has a thread of its own.
-    let threads = threads::reserve(&config).map_err(start_failed);
-    let result = threads.and_then(|threads| {
-        let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
-        let log = log.map_err(start_failed)?;
-        log::tell_panics();
-        notices.tell();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-        let runtime = runtime.map_err(start_failed)?;
-        let served = runtime.block_on(serve(config, log, bars.clone()));
-        // Queries are answered meanwhile.
-        runtime.shutdown_timeout(END_PATIENCE);
-        served.map(drop)
-    });
-    match result {
+    match begin(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::print(&error.to_string());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Gives up rights, and runs a server.
+fn begin(config: Config) -> Result<(), RunError> {
+    // Before there is a second thread, which would keep its rights.
+    let (config, notices) = rights::become_user(config).map_err(RunError::Rights)?;
+    // As that user, whose threads are counted; those that this tries are gone again.
+    let threads = threads::reserve(&config).map_err(start_failed)?;
+    rights::confine(&config);
+    let bars = Bars::on_errors();
+    reap_orphans();
+    // The log has a thread of its own.
+    let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
+    let log = log.map_err(start_failed)?;
+    log::tell_panics();
+    notices.tell();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(start_failed)?;
+    let served = runtime.block_on(serve(config, log, bars.clone()));
+    // Queries are answered meanwhile.
+    runtime.shutdown_timeout(END_PATIENCE);
+    served.map(drop)
 }
 
 /// Starts a server and serves until the end, which may come before the start is complete. What comes back still

@@ -55,11 +55,11 @@ impl Notices {
             tracing::warn!("{text}");
         }
         if let Some(Confinement { files, calls, missing, .. }) = security::confinement() {
-            let landlock = files.as_ref().map_or(0, |files| files.version);
+            let landlock = files.as_ref().map(|files| files.version);
             tracing::info!(
                 user = account::name_of(rustix::process::geteuid().as_raw()),
                 landlock,
-                refused_calls = calls.unwrap_or_default(),
+                refused_calls = *calls,
                 "rights given up"
             );
             for text in missing {
@@ -72,12 +72,13 @@ impl Notices {
     }
 }
 
-/// Gives up all rights that a server with this configuration does not need. Returns the configuration as it is then.
-pub fn enter(config: Config) -> Result<(Config, Notices), RightsError> {
+/// Becomes the user of a configuration, where it names one and root has started this process. Returns the configuration
+/// as that user reads it.
+pub fn become_user(config: Config) -> Result<(Config, Notices), RightsError> {
     let plan = config.security.clone();
     let mut warnings = Vec::new();
     let config = match &plan.user {
-        Some(user) if privileges::is_root() => become_user(config, user, plan.group.as_deref())?,
+        Some(user) if privileges::is_root() => change_user(config, user, plan.group.as_deref())?,
         Some(user) => {
             let own = rustix::process::geteuid().as_raw();
             if account::find(user, plan.group.as_deref()).is_ok_and(|account| account.user != own) {
@@ -95,15 +96,19 @@ pub fn enter(config: Config) -> Result<(Config, Notices), RightsError> {
             config
         }
     };
-    if plan.sandbox == Sandbox::On {
-        make_folders(&config);
-    }
-    security::note(security::confine(&plan, &paths(&config)));
     Ok((config, Notices { warnings }))
 }
 
+/// Gives up for good what a server with a configuration does not need.
+pub fn confine(config: &Config) {
+    if config.security.sandbox == Sandbox::On {
+        make_folders(config);
+    }
+    security::note(security::confine(&config.security, &paths(config)));
+}
+
 /// Hands folders over and becomes a user; as that user the configuration is read again.
-fn become_user(config: Config, user: &str, group: Option<&str>) -> Result<Config, RightsError> {
+fn change_user(config: Config, user: &str, group: Option<&str>) -> Result<Config, RightsError> {
     let account = account::find(user, group)?;
     if account.user == 0 {
         return Ok(config);
