@@ -207,7 +207,7 @@ fn secrets_are_read_from_files_and_never_shown() {
     file("c.toml", &tree("digest = \"d\"\n"), 0o644);
     file("d", "user:geheim\n", 0o600);
     let config = load().unwrap();
-    assert_eq!(config.trees[0].digest.as_ref().unwrap().secret.0, b"user:geheim");
+    assert_eq!(*config.trees[0].digest.as_ref().unwrap().secret.0, b"user:geheim");
     let shown = format!("{config:?}{}{}", config.plan_text(), config.plan_json());
     assert!(!shown.contains("geheim") && shown.contains("user and password in"), "{shown}");
     for (text, mode, wanted) in [

@@ -150,7 +150,7 @@ fn read_key(
             reader.warn(at, format!("the secret of {place} has only {octets} octets; better make one of 32"));
         }
     }
-    Some((Arc::new(Key::new(name, algorithm?, secret)), file))
+    Some((Arc::new(Key::new(name, algorithm?, std::mem::take(&mut *secret))), file))
 }
 
 /// Reads the name of an algorithm.

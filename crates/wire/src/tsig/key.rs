@@ -110,8 +110,8 @@ pub struct Key {
 
 impl Key {
     /// Takes a secret as octets, without base64.
-    pub fn new(name: Name, algorithm: Algorithm, secret: impl Into<Zeroizing<Vec<u8>>>) -> Key {
-        Key { name, algorithm, secret: secret.into() }
+    pub fn new(name: Name, algorithm: Algorithm, secret: Vec<u8>) -> Key {
+        Key { name, algorithm, secret: Zeroizing::new(secret) }
     }
 
     /// Starts a MAC.
