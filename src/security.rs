@@ -90,9 +90,19 @@ pub fn confine(plan: &SecurityPlan, paths: &Paths) -> Confinement {
     let mut note = |what: &str, result: io::Result<()>| {
         missing.extend(result.err().map(|error| format!("{what}: {error}")));
     };
-    note("capabilities are not given up", privileges::keep(kept).map_err(io::Error::from));
     note("programs could gain rights (no_new_privs)", privileges::refuse_new());
     note("memory can be read by the same user", privileges::hide_memory());
+    if process::is_dangerous_to_confine() {
+        missing.push(
+            "the service manager's filter may kill the server for a sandbox of its own; take SystemCallFilter, \
+             SystemCallErrorNumber and Environment from the unit of this version"
+                .to_owned(),
+        );
+        return Confinement { files: None, calls: None, sandbox, user, missing };
+    }
+    if let Err(error) = privileges::keep(kept) {
+        missing.push(format!("capabilities are not given up: {error}"));
+    }
     let restricted = match sandbox {
         Sandbox::On => files::restrict(paths).map_err(|error| missing.push(error.to_string())).ok(),
         Sandbox::Log | Sandbox::Off => None,

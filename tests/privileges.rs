@@ -8,14 +8,17 @@ mod harness;
 
 use aggregator::security::{self, Paths, Sandbox, SecurityPlan, account, calls, privileges};
 use harness::{Client, Dname, Folder, Knotd, Process, Query, Record, rtype, run_verb, wait_until, write_file};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Error};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_aggregator");
@@ -61,8 +64,10 @@ impl Site {
         for path in [&home, &folder.subfolder("server/etc")] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let id = std::process::id();
-        let ip = format!("127.{}.{}.{}", 64 + id / 62_500 % 64, id / 250 % 250, 1 + id % 250);
+        static SITES: AtomicU32 = AtomicU32::new(0);
+        // Process numbers end at 4,194,304, and a process has fewer sites than are left.
+        let id = std::process::id() + (SITES.fetch_add(1, Ordering::Relaxed) << 22);
+        let ip = format!("127.{}.{}.{}", 1 + id / 62_500 % 250, id / 250 % 250, 1 + id % 250);
         Site { file: home.join("etc/aggregator.toml"), home, primary, ip }
     }
 
@@ -83,7 +88,11 @@ impl Site {
 
     /// Starts the server.
     fn begin(&self) -> Process {
-        let mut command = Command::new(PROGRAM);
+        self.begin_as(Command::new(PROGRAM))
+    }
+
+    /// Starts the server with the variables and restraints of a command.
+    fn begin_as(&self, mut command: Command) -> Process {
         command.args(["run", "-c"]).arg(&self.file).env_remove("RUST_BACKTRACE");
         Process::start("aggregator", &mut command, &self.home.join("log"))
     }
@@ -271,6 +280,51 @@ fn a_user_that_is_not_there_ends_the_start_before_anything_is_changed() {
     assert_eq!(status.code(), Some(1));
     assert!(server.log_text().contains("/etc/passwd has no user \"no-such-user\""), "{}", server.log_text());
     assert!(!site.home.join("state").exists() && !site.home.join("run").exists());
+}
+
+/// The server as a service with a filter of system calls that does this to those that confine.
+fn filtered(action: SeccompAction, variables: &[(&str, &str)]) -> Command {
+    let calls =
+        [libc::SYS_seccomp, libc::SYS_landlock_create_ruleset, libc::SYS_landlock_restrict_self, libc::SYS_capset];
+    let rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
+    let machine = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, machine).unwrap();
+    let program = BpfProgram::try_from(filter).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.env_remove("INVOCATION_ID").envs(variables.iter().copied());
+    // SAFETY: the filter is made; to install it takes two system calls.
+    unsafe { command.pre_exec(move || apply_filter(&program).map_err(|_| Error::last_os_error())) };
+    command
+}
+
+#[test]
+#[ignore = "needs root: make test-partition"]
+fn a_unit_whose_filter_kills_goes_on_as_before() {
+    assert!(is_root(), "ports below 1024 need root: run `make test-partition` as root");
+    let folder = open_folder();
+    let site = Site::new(&folder, "127.0.0.1:1".parse().unwrap());
+    site.configure(&[53], "");
+    let started = |command: Command| {
+        let mut server = site.begin_as(command);
+        server.wait_ready("answers status", PATIENCE, || {
+            (run_verb(&["status", "--json"], &site.file).code == 0).then_some(())
+        });
+        assert!(server.stop(PATIENCE).expect("it ends").success());
+        server.log_text()
+    };
+    let kill = SeccompAction::KillProcess;
+    let log = started(filtered(kill.clone(), &[("INVOCATION_ID", "1")]));
+    assert!(log.contains("the service manager's filter may kill the server"), "{log}");
+    // A filter that refuses is no danger, whether the unit knows of it or not.
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    for variables in [&[][..], &[("INVOCATION_ID", "1"), ("AGGREGATOR_SANDBOX", "allowed")]] {
+        let log = started(filtered(refuse.clone(), variables));
+        assert!(log.contains("files are not restricted") && log.contains("system calls are not filtered"), "{log}");
+    }
+    // And the filter does kill who tries.
+    let mut server = site.begin_as(filtered(kill, &[]));
+    let status = wait_until("the filter kills it", PATIENCE, || server.ended());
+    assert_eq!(status.signal(), Some(libc::SIGSYS), "{}", server.log_text());
 }
 
 //--- What must fail ---

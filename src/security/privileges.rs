@@ -98,7 +98,12 @@ pub fn bound(kept: CapabilitySet) {
 
 /// Gives up all capabilities but those of a set. Nothing is inherited by programs: the server starts none.
 pub fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
-    let permitted = capabilities(None)?.permitted & kept;
+    let own = capabilities(None)?;
+    let permitted = own.permitted & kept;
+    if own.permitted == permitted {
+        // A service manager that has left no more may kill who asks for less.
+        return Ok(());
+    }
     set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() })
 }
 

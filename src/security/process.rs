@@ -85,6 +85,26 @@ pub fn name_capabilities(bits: u64) -> String {
     }
 }
 
+/// Variable by which a unit of systemd says that its filter lets the server install its own.
+const ALLOWANCE: &str = "AGGREGATOR_SANDBOX";
+const ALLOWED: &str = "allowed";
+/// Variable that systemd gives to every service.
+const SERVICE: &str = "INVOCATION_ID";
+
+/// Returns true if to install a filter may end this process: systemd's own filter kills by default, and its usual list
+/// of system calls has neither seccomp nor Landlock. A filter of other makers, such as that of containers, refuses.
+pub fn is_dangerous_to_confine() -> bool {
+    let filtered = fs::read_to_string("/proc/self/status").ok().and_then(|text| Rights::parse(&text));
+    let is_set = |name: &str| std::env::var_os(name);
+    let is_allowed = is_set(ALLOWANCE).is_some_and(|word| word == ALLOWED);
+    is_dangerous(filtered.is_none_or(|rights| rights.filtered), is_set(SERVICE).is_some(), is_allowed)
+}
+
+/// The same, of a process with a filter, of systemd's, that is allowed more.
+fn is_dangerous(is_filtered: bool, is_service: bool, is_allowed: bool) -> bool {
+    is_filtered && is_service && !is_allowed
+}
+
 /// Reads the rights of all threads of this process; several only if they differ.
 pub fn own() -> io::Result<Vec<Rights>> {
     let mut all = Vec::new();
@@ -134,6 +154,14 @@ mod tests {
         assert_eq!(name_capabilities(rights.bounding), "41, SYS_ADMIN among them");
         assert_eq!(name_capabilities(0), "none");
         assert_eq!(Rights::parse("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_filter_that_may_kill_is_not_tried() {
+        assert!(is_dangerous(true, true, false), "a unit of an earlier version");
+        assert!(!is_dangerous(true, true, true), "our unit");
+        assert!(!is_dangerous(true, false, false), "a container");
+        assert!(!is_dangerous(false, true, false), "a unit without a filter");
     }
 
     #[test]
