@@ -106,7 +106,7 @@ mod tests {
         let (effective, permitted, bounding) = (0x400, 0x400, 0x400);
         let groups = vec![9];
         Rights {
-            user: 9,
+            user: 123_456,
             group: 9,
             groups,
             effective,
