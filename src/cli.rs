@@ -27,7 +27,7 @@ mod unused;
 
 use crate::config::{self, Config};
 use crate::control::{self, CallError, Reply, Request};
-use crate::demo::{Play, PrimaryPlan};
+use crate::demo::{Play, PrimaryPlan, WholePlan};
 use crate::firstboot::BootOutcome;
 use crate::log;
 use crate::metrics::COMMIT;
@@ -185,9 +185,15 @@ enum Verb {
         /// Be the primary of one such datacenter instead, for servers elsewhere: the name of its zone
         #[arg(long, value_name = "ZONE", value_parser = read_name, requires = "listen")]
         primary: Option<Name>,
-        /// Address that this primary listens on
-        #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
+        /// Address that the server, or this primary, listens on [default of the server: a free port of 127.0.0.1]
+        #[arg(long, value_name = "ADDRESS:PORT")]
         listen: Option<SocketAddr>,
+        /// Address of the server's status page and metrics [default: a free port of 127.0.0.1]
+        #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "primary")]
+        metrics: Option<SocketAddr>,
+        /// Folder for configuration, control socket and log [default: a temporary one]
+        #[arg(long, value_name = "FOLDER", conflicts_with = "primary")]
+        folder: Option<PathBuf>,
         /// Secondary that this primary notifies of changes; may be repeated
         #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
         notify: Vec<SocketAddr>,
@@ -327,10 +333,12 @@ fn carry_out(
             };
         }
         Verb::Check(options) => return check::check(&present_path(), &options, json),
-        Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify } => {
+        Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify, .. } => {
             return Ok(demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit })));
         }
-        Verb::Demo { limit, .. } => return Ok(demo(Play::Whole(limit))),
+        Verb::Demo { limit, listen, metrics, folder, .. } => {
+            return Ok(demo(Play::Whole(WholePlan { limit, listen, metrics, folder })));
+        }
         Verb::Register(options) => return register::register(config.as_deref(), options, json),
         Verb::Discover { verb } => return discover::discover(verb, json),
         Verb::Announce(options) => return announce::run(&present_path(), &options),

@@ -3,7 +3,8 @@
 //! The datacenters are those of [`sim`]: a model of instances each, and a primary that serves it as CNS does.
 //!
 //! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, for clients
-//! in each of them, too, and shows what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of
+//! in each of them, too, and shows what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder,
+//! unless the command line says otherwise; no rights are needed. One of
 //! the three can also run by itself, for a server in another process or on another machine.
 //!
 //! Nothing below this layer knows of it. Cost: O(records) for every change of a model, since zones are replaced
@@ -32,7 +33,8 @@ use script::SITES;
 use site::{ACCOUNT, SERVICE, Site, SiteError};
 use stage::{PATIENCE, STALE_AFTER, Stage, StageError};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
@@ -52,6 +54,8 @@ enum DemoError {
     Start(io::Error),
     #[error("cannot make a temporary folder: {0}")]
     Folder(io::Error),
+    #[error("cannot use the folder: {0}")]
+    Enter(io::Error),
     #[error("cannot find a free port on 127.0.0.1: {0}")]
     Port(io::Error),
     #[error(transparent)]
@@ -74,11 +78,22 @@ struct Ports {
     metrics: SocketAddr,
 }
 
+/// All datacenters and their server. What is not said is chosen: free ports of 127.0.0.1, and a temporary folder.
+#[derive(Clone, Debug, Default)]
+pub struct WholePlan {
+    /// Time to play; without it, until the process is asked to end.
+    pub limit: Option<Duration>,
+    pub listen: Option<SocketAddr>,
+    /// Address of the status page and the metrics.
+    pub metrics: Option<SocketAddr>,
+    /// A folder that is there already: a container has no other one that it may write into.
+    pub folder: Option<PathBuf>,
+}
+
 /// Demonstration to show.
 #[derive(Clone, Debug)]
 pub enum Play {
-    /// All datacenters and their server, for as long as this.
-    Whole(Option<Duration>),
+    Whole(WholePlan),
     /// One datacenter alone.
     Primary(PrimaryPlan),
 }
@@ -88,7 +103,7 @@ pub enum Play {
 pub fn run(play: Play) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let result = runtime.map_err(DemoError::Start).and_then(|runtime| match play {
-        Play::Whole(limit) => runtime.block_on(show(limit)),
+        Play::Whole(plan) => runtime.block_on(show(plan)),
         Play::Primary(plan) => runtime.block_on(alone::play(plan)).map(|()| true),
     });
     match result {
@@ -104,9 +119,12 @@ pub fn run(play: Play) -> ExitCode {
 }
 
 /// Shows the demonstration; whether all went well.
-async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
+async fn show(plan: WholePlan) -> Result<bool, DemoError> {
     let end = daemon::end_signal().map_err(DemoError::Start)?;
-    let mut folder = Folder::create().map_err(DemoError::Folder)?;
+    let mut folder = match &plan.folder {
+        Some(folder) => Folder::enter(folder.clone()).map_err(DemoError::Enter)?,
+        None => Folder::create().map_err(DemoError::Folder)?,
+    };
     let log = log::start_in_file("info", folder.create_log().map_err(DemoError::Folder)?)?;
     let mut view = View::open();
     let mut sites = Vec::new();
@@ -114,12 +132,12 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         sites.push(Site::start(Name::parse(&format!("{REGION}-{number}.{DOMAIN}"))?, number - 1, address).await?);
     }
-    let (daemon, text, ports) = start_daemon(&folder, &sites, log).await?;
+    let (daemon, text, ports) = start_daemon(&folder, &sites, &plan, log).await?;
     let output = StageError::Output;
     view.print(&format!("The configuration, {}:\n\n{text}", folder.config().display())).map_err(output)?;
     view.print_above(&describe_ways(&folder, &ports, sites[0].client().0)).map_err(output)?;
-    let client = Client::new(ports.dns);
-    let mut stage = Stage::new(sites, Name::parse(&format!("{REGION}.{DOMAIN}"))?, client, limit, PATIENCE)?;
+    let client = Client::new(reachable(ports.dns));
+    let mut stage = Stage::new(sites, Name::parse(&format!("{REGION}.{DOMAIN}"))?, client, plan.limit, PATIENCE)?;
     let mut result = None;
     let play = async {
         tokio::select! {
@@ -151,10 +169,16 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
 }
 
 /// Starts the server that aggregates the datacenters; with its configuration and where it listens.
-async fn start_daemon(folder: &Folder, sites: &[Site], log: LogHandle) -> Result<(Daemon, String, Ports), DemoError> {
+async fn start_daemon(
+    folder: &Folder,
+    sites: &[Site],
+    plan: &WholePlan,
+    log: LogHandle,
+) -> Result<(Daemon, String, Ports), DemoError> {
     let mut attempts = ATTEMPTS;
     loop {
-        let ports = choose_ports().map_err(DemoError::Port)?;
+        let free = choose_ports().map_err(DemoError::Port)?;
+        let ports = Ports { dns: plan.listen.unwrap_or(free.dns), metrics: plan.metrics.unwrap_or(free.metrics) };
         let text = write_config(sites, &ports);
         folder.write_config(&text).map_err(DemoError::Folder)?;
         let config = Config::load(&folder.config())?;
@@ -181,6 +205,16 @@ fn choose_ports() -> io::Result<Ports> {
             _ => {}
         }
     }
+}
+
+/// Address at which this machine reaches a listener: the loopback where it listens on all addresses.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let address = match listener.ip() {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    };
+    SocketAddr::new(address, listener.port())
 }
 
 /// The configuration: the two tables of RFD 172 with the clients of each datacenter, and below them what a server without
@@ -226,16 +260,16 @@ fn write_config(sites: &[Site], ports: &Ports) -> String {
 fn describe_ways(folder: &Folder, ports: &Ports, client: IpAddr) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "aggregator".into());
     let name = format!("{SERVICE}.svc.{ACCOUNT}.{REGION}.{DOMAIN}");
-    let (dns, metrics, socket) = (ports.dns, ports.metrics, folder.socket());
-    let (port, socket) = (dns.port(), socket.display());
+    let (dns, metrics, socket) = (reachable(ports.dns), reachable(ports.metrics), folder.socket());
+    let (server, port, socket) = (dns.ip(), dns.port(), socket.display());
     format!(
         "In another terminal:\n  \
          tail -f {}\n  \
          curl http://{metrics}/metrics\n  \
          {program} status -s {socket}\n  \
-         dig @127.0.0.1 -p {port} {name} A\n  \
-         dig @127.0.0.1 -p {port} {name} SRV\n  \
-         dig @127.0.0.1 -p {port} {name} +subnet={client}\n",
+         dig @{server} -p {port} {name} A\n  \
+         dig @{server} -p {port} {name} SRV\n  \
+         dig @{server} -p {port} {name} +subnet={client}\n",
         folder.log().display()
     )
 }

@@ -1,7 +1,11 @@
 //! The demonstration as a user runs it: what it prints, how it ends, and what it leaves behind.
 
+mod harness;
+
+use harness::{Client, Dname, Port, Query, rtype};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -194,4 +198,40 @@ fn a_server_that_cannot_start_fails_it() {
     assert_eq!(output.status.code(), Some(1));
     let problem = String::from_utf8(output.stderr).unwrap();
     assert!(problem.starts_with("cannot make a temporary folder: ") && problem.contains("missing"), "{problem}");
+}
+
+/// As in a container: addresses that the outside reaches, and the only folder that may be written to.
+#[test]
+fn addresses_and_folder_can_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("other"), "").unwrap();
+    let (mut dns, mut metrics) = (Port::reserve(), Port::reserve());
+    let (dns, metrics) = (dns.release(), metrics.release());
+    let everywhere = format!("0.0.0.0:{}", dns.port());
+    let path = folder.path().display().to_string();
+    let mut demo = Demo::start(&["--listen", &everywhere, "--metrics", &metrics.to_string(), "--folder", &path]);
+    demo.read_until(&format!("dig @127.0.0.1 -p {} web.svc.acme.us-west.cns.example.com A", dns.port()));
+    demo.read_until("answers for all datacenters");
+    let query = Query::new(&Dname::parse("web.svc.acme.us-west.cns.example.com"), rtype::A);
+    let answer = Client::new(dns).ask(&query).expect("an answer");
+    assert!(answer.answer.len() >= 3, "{answer:?}");
+    assert!(std::net::TcpStream::connect(metrics).is_ok());
+    let socket = folder.path().join("control.sock");
+    let output = Command::new(env!("CARGO_BIN_EXE_aggregator")).arg("stop").arg("-s").arg(&socket).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let (code, output, problem, temporary) = demo.finish();
+    assert_eq!((code, problem.as_str()), (0, ""), "{output}");
+    assert!(Demo::is_empty(&temporary), "the temporary folder was not asked for");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["other"], "what is not ours stays, and nothing else");
+
+    let missing = format!("{path}/missing");
+    let (code, _, problem, _) = Demo::start(&["--folder", &missing]).finish();
+    assert_eq!(code, 1);
+    assert!(problem.starts_with("cannot use the folder: ") && problem.contains("/missing: "), "{problem}");
+    // One that cannot be had is told, and no other is taken in its place.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (code, _, problem, _) = Demo::start(&["--listen", &taken.local_addr().unwrap().to_string()]).finish();
+    assert_eq!(code, 1);
+    assert!(problem.contains(&taken.local_addr().unwrap().to_string()), "{problem}");
 }
