@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo check test test-partition bench profile instructions docs partitions lint fuzz image test-image clean
+.PHONY: help build demo check test test-partition bench profile instructions docs partitions lint fuzz image test-image release clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
@@ -18,6 +18,7 @@ help:
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make image   container image, Debian package and disk in target/image (image/build --help)"
 	@echo "make test-image   runs, boots and installs them; needs root"
+	@echo "make release   everything that a release has, in target/release-VERSION (ARCH=\"amd64 arm64\" for both)"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
 build:
@@ -89,6 +90,11 @@ image:
 
 test-image: image
 	image/test
+
+# What .github/workflows/release.yml runs.
+release:
+	image/install-tools
+	image/release
 
 clean:
 	$(CARGO) clean
