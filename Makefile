@@ -39,6 +39,7 @@ check:
 test:
 	scripts/install-peers
 	scripts/install-axe $(or $(CARGO_TARGET_DIR),target)/axe
+	scripts/install-release-tools $(or $(CARGO_TARGET_DIR),target)/release-tools
 	scripts/run-tests
 
 # What needs root: network namespaces. In one test binary after the other, because they measure time.

@@ -110,9 +110,12 @@ fn versions_in(text: &str) -> Vec<String> {
 fn versions_in_instructions_are_the_current_one() {
     assert_eq!(versions_in("v2.53.5 10.53.0.0/24 aggregator_1.2.3_amd64 x:4.5.6. 7.8"), ["1.2.3", "4.5.6"]);
     let files = [
+        "docs/container.md",
         "docs/image.md",
         "deploy/compose/compose.yaml",
+        "deploy/helm/aggregator/Chart.yaml",
         "deploy/kubernetes/aggregator.yaml",
+        "deploy/kubernetes-overlay/kustomization.yaml",
         "deploy/triton/main.tf",
         "deploy/triton/README.md",
     ];

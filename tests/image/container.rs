@@ -3,12 +3,12 @@
 //! Twice: as most engines run it, as the image's user, with its configuration in the environment; and as Triton does,
 //! as root beside the socket of the host.
 
-use crate::harness::{Habit, Process, wait_until};
+use crate::harness::{Client, Dname, Habit, Port, Process, Query, repository_text, rtype, wait_until};
 use crate::site::{KEY, Site, check_size, image, run, text_of, try_run, wait_for_answer};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::chown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ impl Container {
     fn unpack(site: &Site, name: &str, user: u32, change: impl FnOnce(&mut Value)) -> Container {
         let folder = site.folder.path();
         let (bundle, state) = (folder.join(name), folder.join(format!("{name}-state")));
-        let layout = format!("{}:{}", image("aggregator-VERSION.oci").display(), env!("CARGO_PKG_VERSION"));
+        let layout = image("aggregator-VERSION.oci");
+        let layout = format!("{}:{}", layout.display(), own_tag(&layout));
         run("umoci", &["unpack", "--image", &layout, bundle.to_str().unwrap()]);
         std::fs::create_dir(&state).unwrap();
         chown(&state, Some(USER), Some(USER)).unwrap();
@@ -145,6 +146,16 @@ impl Drop for Container {
     }
 }
 
+/// The tag of this machine's image: in a layout of several architectures the version alone is an index, which umoci does
+/// not follow.
+fn own_tag(layout: &Path) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let index = std::fs::read_to_string(layout.join("index.json")).expect("an index");
+    let own = format!("{version}-{arch}");
+    if index.contains(&format!("\"{own}\"")) { own } else { version.to_string() }
+}
+
 /// An address of the whole loopback network, and the port that takes a right.
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(127, 42, 53, last), 53))
@@ -180,6 +191,42 @@ fn as_a_user_with_its_configuration_in_the_environment() {
     container.start();
     wait_for_answer(server, "region.test", PATIENCE);
     let ended = container.process.as_mut().unwrap().stop(Duration::from_secs(8)).expect("the first process heeds TERM");
+    assert!(ended.success(), "{ended}: {}", container.log_text());
+}
+
+/// The commands of docs/container.md, with nothing but the image: the demonstration answers, and its verbs find it.
+#[test]
+#[ignore = "make test-image"]
+fn the_tutorial_leads_to_an_answer() {
+    let text = repository_text("docs/container.md");
+    let mut commands = text.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap().trim());
+    let [run, dig, look] = [commands.next().unwrap(), commands.next().unwrap(), commands.next().unwrap()];
+    let site = Site::new();
+    let (mut dns, mut metrics) = (Port::reserve(), Port::reserve());
+    let (dns, metrics) = (dns.release(), metrics.release());
+    let mut container = Container::unpack(&site, "tutorial", USER, |config| {
+        let words = run.split_once(&format!("aggregator:{} ", env!("CARGO_PKG_VERSION"))).expect("the image").1;
+        // The container has the network of this machine, where those ports may be taken.
+        let words =
+            words.replace(":5300", &format!(":{}", dns.port())).replace(":9153", &format!(":{}", metrics.port()));
+        config["process"]["args"] = ["/aggregator"].into_iter().chain(words.split(' ')).collect();
+    });
+    let start = std::time::Instant::now();
+    container.start();
+    let name = dig.strip_prefix("dig @127.0.0.1 -p 5300 ").expect("a query");
+    let query = Query::new(&Dname::parse(name), rtype::A);
+    let answer = wait_until("the region answers", PATIENCE, || {
+        let answer = Client::new(dns).with_deadline(Duration::from_millis(300)).ask(&query).ok()?;
+        (answer.answer.len() >= 3).then_some(answer)
+    });
+    println!("figure: tutorial, start to an answer with {} records {:?}", answer.answer.len(), start.elapsed());
+    let verb = look.strip_prefix("docker exec region ").expect("a verb");
+    let status = container.runc("exec", &verb.split(' ').collect::<Vec<_>>());
+    assert!(status.status.success() && text_of(&status).contains("3 of 3 members"), "{status:?}");
+    let lookup = container.runc("exec", &["/aggregator", "lookup", name]);
+    assert!(lookup.status.success() && text_of(&lookup).contains("us-west-1"), "{lookup:?}");
+    assert!(std::net::TcpStream::connect(metrics).is_ok());
+    let ended = container.process.as_mut().unwrap().stop(Duration::from_secs(8)).expect("it heeds TERM");
     assert!(ended.success(), "{ended}: {}", container.log_text());
 }
 
