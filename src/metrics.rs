@@ -221,8 +221,8 @@ families! {
     /// 1 while the region lists this server alone because its members' NS sets have nothing in common.
     region_ns_fallback: IntGaugeVec::new("region_nameserver_fallback", &["region"]);
     /// 1 for each fault of a name server that the zone or its parent lists: lame, unreachable, stale, ahead, foreign
-    /// (it lists other servers), no-glue, other-glue, unresolved, alias, undelegated, and unknown for what could not
-    /// be found out.
+    /// (it lists other servers), no-glue, other-glue, unresolved, alias, undelegated, ds (the parent has DS records of a
+    /// zone that is not signed), and unknown for what could not be found out.
     ns_problems: ZoneFaults::new("nameserver_problems", &["zone", "server", "problem"]);
     /// Addresses of name servers that were asked about the zone, and servers of its parent.
     ns_servers: ZoneValues::new("nameserver_addresses", &["zone"]);

@@ -54,7 +54,9 @@ async fn look(config: &Config, zones: Vec<Name>) -> Vec<ZoneCheck> {
     let patience = config.probe.stale_after.map_or(PATIENCE, |allowance| allowance.min(PATIENCE));
     let start = |zone: Name| {
         let expected = expected(config, &zone);
-        tokio::spawn(look_at(prober.clone(), zone, expected, patience))
+        // No region is signed.
+        let is_region = config.regions.iter().any(|region| region.origin == zone);
+        tokio::spawn(look_at(prober.clone(), zone, expected, is_region, patience))
     };
     let tasks: Vec<_> = zones.into_iter().map(start).collect();
     let mut checks = Vec::new();
@@ -69,16 +71,18 @@ async fn look_at(
     prober: Arc<Prober>,
     zone: Name,
     (mut wanted, primaries): (Option<Vec<Name>>, Vec<SocketAddr>),
+    mut is_unsigned: bool,
     patience: Duration,
 ) -> ZoneCheck {
     let mut primary = None;
     for address in primaries {
         if let Reply::Authority { serial, ns } = prober.ask_server(address, &zone).await {
             (wanted, primary) = (Some(ns), Some(serial));
+            is_unsigned |= prober.is_unsigned(address, &zone).await;
             break;
         }
     }
-    let mut facts = prober.examine(Target { zone, wanted, current: None, due: None }).await;
+    let mut facts = prober.examine(Target { zone, wanted, current: None, due: None, is_unsigned }).await;
     facts.due = newest(serials(&facts).chain(primary));
     let Some(due) = facts.due else { return classify(&facts) };
     let start = Instant::now();

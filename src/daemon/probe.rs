@@ -240,6 +240,12 @@ impl Round {
         Some((zone.name_servers().collect(), zone.soa.serial, self.plan.allowance(refresh)))
     }
 
+    /// Returns true if this server has the zone, and no signature of it.
+    fn is_unsigned(&self, zone: &Name) -> bool {
+        let published = self.publisher.load();
+        published.get(zone).and_then(|served| served.answerable()).is_some_and(|zone| zone.signed().is_none())
+    }
+
     /// Looks at one zone.
     async fn look(&self, zone: &Name) -> ZoneCheck {
         let served = self.served(zone);
@@ -248,7 +254,8 @@ impl Round {
         // A serial that the zone has gone back from is not due.
         let due = current.and_then(|serial| self.note(zone, None, serial, age).filter(|due| !due.newer_than(serial)));
         let wanted = served.map(|(names, _, _)| names);
-        let mut facts = self.prober.examine(Target { zone: zone.clone(), wanted, current, due }).await;
+        let is_unsigned = self.is_unsigned(zone);
+        let mut facts = self.prober.examine(Target { zone: zone.clone(), wanted, current, due, is_unsigned }).await;
         let mut seen = HashSet::from([None]);
         for server in facts.hosts.iter_mut().flat_map(|host| &mut host.servers) {
             if let Reply::Authority { serial, .. } = server.reply {

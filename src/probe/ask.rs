@@ -46,6 +46,8 @@ pub struct Target {
     pub current: Option<Serial>,
     /// Serial that every server must have by now.
     pub due: Option<Serial>,
+    /// True if the zone is here, and has no signatures.
+    pub is_unsigned: bool,
 }
 
 /// Asks.
@@ -65,13 +67,13 @@ impl Prober {
 
     /// Finds everything about a zone.
     pub async fn examine(self: &Arc<Self>, target: Target) -> Facts {
-        let Target { zone, wanted, current, due } = target;
+        let Target { zone, wanted, current, due, is_unsigned } = target;
         let parents = self.ask_parents(&zone).await;
         let mut listed = wanted.clone().unwrap_or_default();
         let mut glue: HashMap<Name, Vec<IpAddr>> = HashMap::new();
         for (_, said) in parents.iter().flatten() {
             match said {
-                Delegation::Servers { names, glue: theirs } => {
+                Delegation::Servers { names, glue: theirs, .. } => {
                     listed.extend(names.iter().cloned());
                     // What one of the parent's servers gives is what a part of the clients gets.
                     for (name, addresses) in theirs {
@@ -92,7 +94,7 @@ impl Prober {
         }
         let mut hosts = tasks.join_all().await;
         hosts.sort_by(|a, b| a.name.canonical_cmp(&b.name));
-        Facts { zone, wanted, due, current, parents, hosts }
+        Facts { zone, wanted, due, current, is_unsigned, parents, hosts }
     }
 
     /// Asks a server for a zone's SOA and NS records.
@@ -108,6 +110,12 @@ impl Prober {
             Ok(response) => Reply::Authority { serial, ns: name_servers(&response.answers, zone) },
             Err(reply) => reply,
         }
+    }
+
+    /// Returns true if a server says with authority that a zone has no keys.
+    pub async fn is_unsigned(&self, server: SocketAddr, zone: &Name) -> bool {
+        let keys = self.ask_origin(server, zone, RecordType::DNSKEY).await;
+        keys.is_ok_and(|response| response.metadata.authoritative && response.answers.is_empty())
     }
 
     /// Asks a server for one type at the zone's origin. Returns the answer if it is NOERROR, else the reply that stands
@@ -288,6 +296,15 @@ impl Prober {
         }
     }
 
+    /// Returns true if a server of the parent zone says that validators have to expect signatures in the zone.
+    async fn has_ds(&self, server: SocketAddr, zone: &Name) -> bool {
+        // Whoever does not answer this one has told the delegation, which is what counts.
+        let Ok(response) = self.ask(server, zone, RecordType::DS, Role::Authority).await else { return false };
+        let is_of_zone =
+            |record: &Record| from_library(&record.name) == *zone && record.record_type() == RecordType::DS;
+        response.metadata.authoritative && response.answers.iter().any(is_of_zone)
+    }
+
     /// Follows referrals from a server above the zone to the parent's delegation of the zone.
     async fn delegation(&self, mut server: SocketAddr, zone: &Name) -> Delegation {
         let mut cut = Name::root();
@@ -332,7 +349,8 @@ impl Prober {
                 {
                     glue.extend(collect_glue(&whole.additionals));
                 }
-                return Delegation::Servers { names, glue };
+                let is_secure = self.has_ds(server, zone).await;
+                return Delegation::Servers { names, glue, is_secure };
             }
             let mut next = None;
             for name in names.iter().take(MOST_HOSTS) {

@@ -30,6 +30,8 @@ pub struct Facts {
     pub due: Option<Serial>,
     /// Serial that the zone has here now.
     pub current: Option<Serial>,
+    /// True if the zone is here, and has no signatures.
+    pub is_unsigned: bool,
     /// The servers of the parent zone, or why there are none.
     pub parents: Result<Vec<(SocketAddr, Delegation)>, String>,
     /// Every name that the zone or its parent lists.
@@ -39,8 +41,8 @@ pub struct Facts {
 /// Delegation of the zone, as a server of the parent zone gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delegation {
-    /// It refers to these, with the addresses that it gave along.
-    Servers { names: Vec<Name>, glue: HashMap<Name, Vec<IpAddr>> },
+    /// It refers to these, with the addresses that it gave along; secure if it has DS records beside them.
+    Servers { names: Vec<Name>, glue: HashMap<Name, Vec<IpAddr>>, is_secure: bool },
     /// There is no such delegation.
     Absent,
     /// It answers for the zone itself, with these, so that what it refers others to cannot be seen.
@@ -125,6 +127,8 @@ pub enum Problem {
     Alias,
     /// The parent does not delegate the zone.
     Undelegated,
+    /// The parent has DS records of the zone, which is not signed.
+    Ds,
     /// The check itself failed, so nothing is known.
     Unknown,
 }
@@ -156,6 +160,7 @@ impl Problem {
             Problem::Undelegated => {
                 "have the zone delegated; one that is not to be found from outside belongs into skip of [probe]"
             }
+            Problem::Ds => "have the DS records taken out of the parent zone; a region has no signatures",
             Problem::Unknown => {
                 "see whether this machine reaches a resolver and the servers; resolver, parents and hosts of [probe] name others"
             }
@@ -236,13 +241,18 @@ fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
     let judged = parents.iter().map(|(address, said)| {
         let (mut findings, mut note) = (Vec::new(), None);
         match said {
-            Delegation::Servers { names, glue } => {
+            Delegation::Servers { names, glue, is_secure } => {
                 // RFC 1034 section 4.2.2: both sides of a cut have the same NS records.
                 findings.extend(wanted.and_then(|wanted| compare(names, wanted, "the delegation", "the zone")));
                 // RFC 9471 section 3: nobody can find the address of a name within the zone without it.
                 let without = names.iter().filter(|name| name.is_within(&facts.zone) && !glue.contains_key(*name));
                 let text = |name| format!("the delegation lists {name} without an address");
                 findings.extend(without.map(|name| finding(Problem::NoGlue, text(name))));
+                // RFC 4035 section 5.2: a secure delegation leads to a signed zone.
+                if *is_secure && facts.is_unsigned {
+                    let text = "it has DS records of the zone, which is not signed: clients that validate get SERVFAIL";
+                    findings.push(finding(Problem::Ds, text.to_owned()));
+                }
             }
             Delegation::Absent => {
                 findings.push(finding(Problem::Undelegated, "the parent zone has no NS records of it".into()));

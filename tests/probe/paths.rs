@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 /// The parent's zone, which leaves the zone below it to others.
 const PARENT: &str = "$ORIGIN example.test.\n$TTL 60\n@ IN SOA ns0 h 1 1 1 1000 1\n@ IN NS ns0\nns0 IN A 127.0.0.1\n\
     ns1 IN A 127.0.0.1\nmid IN NS ns.mid\nns.mid IN A 127.0.0.1\n";
-/// Between the parent and the region; of the region's names one has another address here.
+/// Between the parent and the region; of the region's names one has another address here, and the delegation is secure,
+/// though the region is not signed.
 const MIDDLE: &str = "$ORIGIN mid.example.test.\n$TTL 60\n@ IN SOA ns h 1 1 1 1000 1\n@ IN NS ns\nns IN A 127.0.0.1\n\
     region IN NS a.region\nregion IN NS b.region\nregion IN NS c.region\na.region IN A 127.0.0.1\nb.region IN A 127.0.0.1\n\
-    c.region IN A 127.0.0.1\n";
+    c.region IN A 127.0.0.1\nregion IN DS 12345 13 2 2BB183AF5F22588179A53B0A98631FAD1A292118DBF2B0D0A2B1A4E3D8A5C7E1\n";
 const REGION: &str = "region.mid.example.test";
 /// One name has no address, and one another than the delegation says.
 const CHILD: &str = "$ORIGIN region.mid.example.test.\n$TTL 60\n@ IN SOA a h 7 30 60 10000 30\n@ IN NS a\n@ IN NS b\n@ IN NS c\n\
@@ -59,6 +60,7 @@ fn a_zone_is_found_through_another_and_by_glue_alone() {
         (format!("b.{REGION}."), "unresolved"),
         (format!("c.{REGION}."), "other-glue"),
         (at("c", "127.0.0.9"), "unreachable"),
+        (format!("parent {}", parent.address()), "ds"),
     ];
     assert_eq!(found(&zones, REGION), Some(owned(faults.into())), "{zones:#}");
     assert!(

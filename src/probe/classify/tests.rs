@@ -17,7 +17,7 @@ fn address(host: u8) -> SocketAddr {
 /// A delegation with glue for some.
 fn refers(servers: &str, glue: &str) -> Delegation {
     let glue = names(glue).into_iter().map(|name| (name, vec![address(9).ip()])).collect();
-    Delegation::Servers { names: names(servers), glue }
+    Delegation::Servers { names: names(servers), glue, is_secure: false }
 }
 
 fn host(text: &str, lookup: Lookup, replies: &[Reply]) -> HostFacts {
@@ -39,6 +39,7 @@ fn healthy() -> Facts {
         wanted: Some(names(ns)),
         due: Some(Serial(7)),
         current: Some(Serial(8)),
+        is_unsigned: true,
         parents: Ok(vec![(address(200), refers("ns2.test ns1.test", ""))]),
         hosts: vec![
             host("ns1.test", Lookup::Found, &[answers(8, ns)]),
@@ -127,6 +128,11 @@ fn the_delegation_lists_what_the_zone_does() {
     let silent = Delegation::Unknown("no answer".into());
     assert_eq!(only(&with(std::slice::from_ref(&silent))), told("unknown", "no answer"));
     assert_eq!(found(&with(&[silent, refers("ns1.test ns2.test", "")])), []);
+    let Delegation::Servers { names, glue, .. } = refers("ns1.test ns2.test", "") else { unreachable!() };
+    let secure = with(&[Delegation::Servers { names, glue, is_secure: true }]);
+    let unsigned = "it has DS records of the zone, which is not signed: clients that validate get SERVFAIL";
+    assert_eq!(only(&secure), told("ds", unsigned));
+    assert_eq!(found(&Facts { is_unsigned: false, ..secure }), []);
     let lost = Facts { parents: Err("no resolver".into()), ..healthy() };
     assert_eq!(only(&lost), ("parent".into(), "unknown", "no resolver".into()));
 }
