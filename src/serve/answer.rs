@@ -103,6 +103,14 @@ pub fn answer_request<'p>(
     // Multiples of the golden ratio are equidistributed, those of every other number, too: clients ask for A and AAAA in
     // turn.
     let turn = asked.rotation.wrapping_mul(0x9e37_79b1);
+    // Few answers have something to prove, and the others do not pay for its room.
+    let mut room;
+    let proofs = if request.edns.is_some_and(|edns| edns.dnssec_ok) {
+        room = Proofs::default();
+        Some(&mut room)
+    } else {
+        None
+    };
     let mut reply = Reply {
         published,
         asked,
@@ -112,7 +120,7 @@ pub fn answer_request<'p>(
         targets: None,
         dnames: [None; MAX_ALIASES],
         aliases: 0,
-        proofs: request.edns.filter(|edns| edns.dnssec_ok).map(|_| Proofs::default()),
+        proofs,
     };
     let mut is_malformed = false;
     if let Some(edns) = &request.edns
@@ -202,7 +210,7 @@ struct Reply<'p, 'o> {
     /// Aliases in the answer.
     aliases: usize,
     /// What the answer has to prove, for clients that want signatures.
-    proofs: Option<Proofs<'p>>,
+    proofs: Option<&'o mut Proofs<'p>>,
 }
 
 impl<'p> Reply<'p, '_> {
@@ -577,22 +585,10 @@ pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> NameMatch<'a> {
 
 /// Finds a name as [`find`] does, where its hash in that zone may be known.
 fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> NameMatch<'a> {
-    match find_stored(zone, wire, hash, qtype) {
-        // Those are directly below the origin.
-        NameMatch::Node(node) if zone.hides(node) => match find_wildcard(zone, zone.origin.as_wire()) {
-            Some(node) => NameMatch::Node(node),
-            None => NameMatch::Nothing,
-        },
-        found => found,
-    }
-}
-
-/// Finds a name as [`find_hashed`] does, whatever the node is there for.
-#[inline]
-fn find_stored<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> NameMatch<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
         && let Some(node) = hash.map_or_else(|| zone.get(wire), |hash| zone.get_hashed(hash, wire))
+        && !zone.hides(node)
     {
         return NameMatch::Node(node);
     }
@@ -609,10 +605,7 @@ fn find_stored<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
     let mut encloser = origin;
     for start in name::label_starts(wire).iter().rev().map(|start| usize::from(*start)).filter(|start| *start < origin)
     {
-        let Some(node) = zone.get(&wire[start..]) else { break };
-        if start != 0 && zone.hides(node) {
-            break;
-        }
+        let Some(node) = zone.get(&wire[start..]).filter(|node| !zone.hides(*node)) else { break };
         // At the name itself, DS belongs to this side of the cut (RFC 4035 section 3.1.4.1).
         if let Some(ns) = node.get(rtype::NS)
             && (start != 0 || qtype != rtype::DS)

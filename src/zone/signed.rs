@@ -138,6 +138,7 @@ impl Zone {
 }
 
 /// Returns true if a node has NSEC3 records and nothing but their signatures beside them.
+#[cold]
 fn is_hash(node: Node<'_>) -> bool {
     node.get(rtype::NSEC3).is_some()
         && node.rrsets().all(|set| matches!(set.rtype, rtype::NSEC3 | rtype::RRSIG))

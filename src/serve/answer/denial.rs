@@ -29,8 +29,15 @@ impl<'p> Reply<'p, '_> {
     /// Notes that a wildcard stands for a name, if it does, which is to be proven ([`Reply::add_proofs`]).
     #[inline]
     pub(super) fn note_wildcard(&mut self, zone: &'p Zone, current: Owner<'_>, node: Node<'_>) {
-        if self.is_proving(zone)
-            && is_wildcard_for(zone, current, node)
+        if self.is_proving(zone) {
+            self.note_if_wildcard(zone, current, node);
+        }
+    }
+
+    /// Notes it.
+    #[cold]
+    fn note_if_wildcard(&mut self, zone: &'p Zone, current: Owner<'_>, node: Node<'_>) {
+        if is_wildcard_for(zone, current, node)
             && let Some(proofs) = &mut self.proofs
             && let Some(free) = proofs.wildcards.iter_mut().find(|slot| slot.is_none())
         {
@@ -41,6 +48,14 @@ impl<'p> Reply<'p, '_> {
     /// Proves, behind the answer, that the names for which wildcards stand are not there.
     #[inline]
     pub(super) fn add_proofs(&mut self) {
+        if self.proofs.is_some() {
+            self.add_noted_proofs();
+        }
+    }
+
+    /// Proves it.
+    #[cold]
+    fn add_noted_proofs(&mut self) {
         let Some(proofs) = &mut self.proofs else { return };
         let wildcards = std::mem::take(&mut proofs.wildcards);
         for (zone, offset) in wildcards.into_iter().flatten() {
