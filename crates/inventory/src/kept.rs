@@ -16,6 +16,13 @@ pub struct Entry {
     pub value: Option<Box<str>>,
 }
 
+/// One of the two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    Elements,
+    Retained,
+}
+
 /// The entries of both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {

@@ -34,6 +34,7 @@ use crate::verdict::{Reason, Reasons};
 pub use explain::{Counts, Explanation, Membership};
 use index::Index;
 use judge::ZoneScope;
+pub use keep::Part;
 use reports::Report;
 pub use reports::Reported;
 use std::cmp::Reverse as Latest;

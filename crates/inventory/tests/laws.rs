@@ -6,10 +6,11 @@ use cases::{ACME, EXTERNAL, Zones, account, member, member_uuid, network, record
 use inventory::config::{Config, ForwardZone, Limits, Reverse, ReverseZone};
 use inventory::contribution::reverse_name;
 use inventory::damping::Group;
+use inventory::kept::{Kept, List};
 use inventory::model::{
     Change, Element, Inventory, Key, Metadata, Moment, Server, ServerStatus, State, Tag, TagValue, Uuid,
 };
-use inventory::roster::{Explanation, Health, Reported, Roster};
+use inventory::roster::{Explanation, Health, Part, Reported, Roster};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -307,6 +308,23 @@ fn check(zones: &Zones) {
     }
 }
 
+/// Both lists in parts.
+fn all_parts(roster: &Roster) -> Vec<(List, Part)> {
+    [List::Elements, List::Retained]
+        .into_iter()
+        .flat_map(|list| roster.parts(list).into_iter().map(move |part| (list, part)))
+        .collect()
+}
+
+/// Writes the last one of some parts, if there is any.
+fn write_part(roster: &Roster, parts: &mut Vec<(List, Part)>, kept: &mut Kept) {
+    let Some((list, part)) = parts.pop() else { return };
+    match list {
+        List::Elements => kept.elements.extend(roster.kept(&part)),
+        List::Retained => kept.retained.extend(roster.kept(&part)),
+    }
+}
+
 proptest! {
     #[test]
     fn incremental_is_full(events in prop::collection::vec(event(), 1..60)) {
@@ -314,8 +332,12 @@ proptest! {
         let mut roster = start(now);
         let mut before = records(&roster);
         let mut journal = roster.keep();
+        let mut parts = all_parts(&roster);
+        let mut anew = Kept::default();
         for event in &events {
             apply(&mut roster, event, now);
+            // A part is written at any moment, in the middle of a batch, too.
+            write_part(&roster, &mut parts, &mut anew);
             if let Event::Settle(seconds) = event {
                 now = now.plus(Duration::from_secs(u64::from(*seconds)));
             }
@@ -329,6 +351,7 @@ proptest! {
                 before = records(&again);
                 roster = again;
                 journal = roster.keep();
+                (parts, anew) = (all_parts(&roster), Kept::default());
             }
             if matches!(event, Event::Settle(_)) {
                 let settled = roster.settle(now);
@@ -346,9 +369,17 @@ proptest! {
                 before = after;
                 // The same from what is kept, all at once or change by change.
                 let changes = roster.keep_changes();
-                journal.elements.extend(changes.elements);
-                journal.retained.extend(changes.retained);
-                for kept in [&roster.keep(), &journal] {
+                journal.elements.extend(changes.elements.clone());
+                journal.retained.extend(changes.retained.clone());
+                // Or in parts, with what changed meanwhile behind them.
+                while !parts.is_empty() {
+                    write_part(&roster, &mut parts, &mut anew);
+                }
+                anew.elements.extend(changes.elements);
+                anew.retained.extend(changes.retained);
+                let written = std::mem::take(&mut anew);
+                parts = all_parts(&roster);
+                for kept in [&roster.keep(), &journal, &written] {
                     let (mut again, unread) = Roster::restore(roster.config().clone(), kept, now);
                     prop_assert_eq!(unread, 0);
                     again.settle(now);

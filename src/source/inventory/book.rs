@@ -15,7 +15,7 @@ use super::status::{InventoryCounts, ReasonCount};
 use super::zones::{Making, Names, NewVersion, Take};
 use crate::zone::{RRsets, Zone, ZoneError};
 use inventory::config::{Config, ForwardZone, Limits, Reverse, ReverseZone};
-use inventory::kept::{Entry, Kept as KeptEntries};
+use inventory::kept::{Entry, Kept as KeptEntries, List};
 use inventory::model::{Change, Health, Inventory, Key, Moment, Uuid};
 use inventory::roster::{self, Explanation, Roster, Settled, Unknown};
 use std::collections::{HashMap, HashSet};
@@ -95,13 +95,6 @@ pub struct Kept {
     pub retained: Option<Vec<Vec<u8>>>,
     /// Time of the last good reading.
     pub heard: Option<SystemTime>,
-}
-
-/// What is to be written into a file.
-pub struct Writing {
-    pub frame: Vec<u8>,
-    /// True if the frame is all there is, and takes the place of the file.
-    pub is_whole: bool,
 }
 
 /// What is known of an inventory.
@@ -414,13 +407,25 @@ impl Book {
 
     //--- Keeping ---
 
-    /// Returns what is to be written into the files of elements and of what was learnt; whole ones where that is due.
-    pub fn keep(&mut self, elements_are_due: bool, retained_is_due: bool) -> (Option<Writing>, Option<Writing>) {
-        let KeptEntries { elements, retained } = self.roster.keep_lists(elements_are_due, retained_is_due);
-        let writing = |is_whole: bool, entries: &[Entry]| {
-            (is_whole || !entries.is_empty()).then(|| Writing { frame: write_entries(entries), is_whole })
-        };
-        (writing(elements_are_due, &elements), writing(retained_is_due, &retained))
+    /// Returns what has changed of elements and of what was learnt, as frames; one of no octets says nothing.
+    pub fn keep_changes(&mut self) -> [Vec<u8>; 2] {
+        let KeptEntries { elements, retained } = self.roster.keep_changes();
+        [write_entries(&elements), write_entries(&retained)]
+    }
+
+    /// A list in parts, to be written whole; what changes has to be written behind them, too.
+    pub fn parts(&self, list: List) -> Vec<roster::Part> {
+        self.roster.parts(list)
+    }
+
+    /// Forgets what has changed of a list, all of which is written.
+    pub fn forget_changes(&mut self, list: List) {
+        self.roster.forget_changes(list);
+    }
+
+    /// A part of a list as it is now, as a frame.
+    pub fn kept(&self, part: &roster::Part) -> Vec<u8> {
+        write_entries(&self.roster.kept(part))
     }
 }
 

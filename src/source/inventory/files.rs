@@ -1,13 +1,16 @@
 //! Keeping of what is known of an inventory: reading it at a start, and writing what has changed.
 //!
 //! Invariants: nobody waits for a disk longer than a moment; what it has not taken by then is written later; changes are
-//! written in the order in which they came; what the disk refused is written whole the next time.
+//! written in the order in which they came; what the disk refused is written whole the next time. A file that has grown is
+//! written anew beside what is published, in parts, so that no change waits for more than one of them.
 //!
 //! Cost: O(what changed), and O(inventory) when a file has grown to twice its size.
 
-use super::book::{Book, Kept, Writing};
+use super::book::{Book, Kept};
 use super::depot::{Files, Slot};
 use crate::state::inventories::{Found, KeptError, KeptFile};
+use inventory::kept::List;
+use inventory::roster::Part;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -16,6 +19,8 @@ use tokio::time::timeout;
 
 /// Time for which a publication waits for the disk, as the keeper does.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Pause between two parts of a file that is written anew: time for whoever waits for what is known.
+const BETWEEN_PARTS: Duration = Duration::from_millis(1);
 
 /// The writer of one inventory.
 pub struct Scribe {
@@ -62,7 +67,7 @@ impl Scribe {
         }
         let slot = self.slot.clone();
         let mut writing = spawn_blocking(move || write(&slot));
-        match timeout(PATIENCE, &mut writing).await {
+        let error = match timeout(PATIENCE, &mut writing).await {
             Err(_) => {
                 self.under_way = Some(writing);
                 None
@@ -70,7 +75,23 @@ impl Scribe {
             Ok(written) => {
                 written.unwrap_or_else(|error| Err(io::Error::other(error))).err().map(|error| error.to_string())
             }
+        };
+        if self.under_way.is_none() && error.is_none() {
+            self.renew();
         }
+        error
+    }
+
+    /// Writes files anew that have grown; nobody waits for that.
+    fn renew(&self) {
+        let slot = self.slot.clone();
+        spawn_blocking(move || {
+            for list in LISTS {
+                if let Err(error) = renew(&slot, list) {
+                    tracing::warn!(list = ?list, "what is kept of an inventory is not written anew: {error}");
+                }
+            }
+        });
     }
 
     /// Notes on disk that the inventory is as it was.
@@ -101,24 +122,69 @@ fn load(file: &mut KeptFile) -> Result<Option<Found>, String> {
     }
 }
 
-/// Writes what has changed of both.
+/// Both lists, in the order of their frames.
+const LISTS: [List; 2] = [List::Elements, List::Retained];
+
+impl Files {
+    /// The file of a list.
+    fn of(&mut self, list: List) -> &mut KeptFile {
+        match list {
+            List::Elements => &mut self.elements,
+            List::Retained => &mut self.retained,
+        }
+    }
+}
+
+/// Writes what has changed of both, and what is not there yet whole.
 fn write(slot: &Slot) -> io::Result<()> {
     let Some(files) = &slot.files else { return Ok(()) };
     let mut files = lock(files);
-    let (elements, retained) = (files.elements.is_due(), files.retained.is_due());
-    let Some((elements, retained)) = slot.book().as_mut().map(|book: &mut Book| book.keep(elements, retained)) else {
-        return Ok(());
-    };
+    let whole = LISTS.map(|list| match files.of(list).is_due() {
+        true => with_book(slot, |book| {
+            book.forget_changes(list);
+            book.parts(list)
+        })
+        .and_then(|parts| files.of(list).replace(parts.iter().map(|part| frame_of(slot, part)))),
+        false => Ok(()),
+    });
+    let changes = with_book(slot, Book::keep_changes)?;
+    let appended = LISTS.into_iter().zip(changes).map(|(list, frame)| match frame.is_empty() {
+        true => Ok(()),
+        false => files.of(list).append(&frame),
+    });
     // One that fails must not keep the other from the disk.
-    let results = [put(&mut files.elements, elements), put(&mut files.retained, retained)];
-    results.into_iter().collect()
+    let appended: Vec<io::Result<()>> = appended.collect();
+    whole.into_iter().chain(appended).collect()
 }
 
-/// Writes one file, as far as there is something to write.
-fn put(file: &mut KeptFile, writing: Option<Writing>) -> io::Result<()> {
-    match writing {
-        None => Ok(()),
-        Some(Writing { frame, is_whole: true }) => file.replace([&frame[..]]),
-        Some(Writing { frame, is_whole: false }) => file.append(&frame),
+/// Writes a file anew if it has grown.
+fn renew(slot: &Slot, list: List) -> io::Result<()> {
+    let Some(files) = &slot.files else { return Ok(()) };
+    let (mut renewal, parts) = {
+        let mut files = lock(files);
+        if !files.of(list).has_grown() {
+            return Ok(());
+        }
+        // Whatever changes meanwhile is appended to the present file, and copied at the end.
+        (files.of(list).begin_renewal()?, with_book(slot, |book| book.parts(list))?)
+    };
+    for part in &parts {
+        renewal.push(&frame_of(slot, part)?)?;
+        std::thread::sleep(BETWEEN_PARTS);
     }
+    renewal.sync()?;
+    lock(files).of(list).finish_renewal(renewal).map(drop)
+}
+
+/// A part as a frame.
+fn frame_of(slot: &Slot, part: &Part) -> io::Result<Vec<u8>> {
+    with_book(slot, |book| book.kept(part))
+}
+
+/// Looks into what is known; an error if that has gone, as after a panic in the middle of a change.
+fn with_book<T>(slot: &Slot, look: impl FnOnce(&mut Book) -> T) -> io::Result<T> {
+    slot.book()
+        .as_mut()
+        .map(look)
+        .ok_or_else(|| io::Error::other("what is known of the inventory has to be read again"))
 }

@@ -4,18 +4,18 @@
 //! are of a clock that was ahead; an entry that cannot be read harms no other; what a journal says last of a key counts,
 //! whatever it said before.
 //!
-//! Cost: O(octets of what is written or read · log).
+//! Cost: O(octets of what is written or read · log); a list in parts, O(octets of a part) at a time.
 
-use super::{GroupKey, Health, Instance, Known, Node, Report, Roster, Spot, Use};
+use super::{GroupKey, Health, Instance, Keeping, Known, Node, Report, Roster, Spot, Use};
 use crate::config::Config;
 use crate::contribution::Published;
 use crate::damping::Remains;
-use crate::kept::{Entry, Kept};
+use crate::kept::{Entry, Kept, List};
 use crate::model::{Change, Element, Key, Moment, Uuid};
 use crate::packed::Packed;
 use crate::verdict::Reason;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 use wire::name::Name;
 
@@ -61,62 +61,105 @@ struct KeptGroup {
     alone: Vec<(String, Box<str>, Moment)>,
 }
 
+/// Entries of a part of a list at most.
+const MOST_OF_PART: usize = 256;
+
+/// A part of a list: entries that are written together.
+#[derive(Debug)]
+pub struct Part(Keeping);
+
 impl Roster {
     /// Everything that outlives the process; taken after a batch, so that nothing waits.
     pub fn keep(&mut self) -> Kept {
-        self.keep_lists(true, true)
+        self.keeping = Keeping::default();
+        let mut kept = Kept::default();
+        for (list, entries) in [(List::Elements, &mut kept.elements), (List::Retained, &mut kept.retained)] {
+            let parts = self.parts(list);
+            entries.extend(parts.iter().flat_map(|part| self.kept(part)));
+            entries.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        kept
     }
 
-    /// The same, but of each list only what has changed since it was last asked, unless all of it is wanted.
-    pub fn keep_lists(&mut self, all_elements: bool, all_retained: bool) -> Kept {
-        if all_elements {
-            self.keeping.elements = self.keys().into_iter().collect();
-            self.keeping.elements.extend(self.accounts.keys().map(|uuid| Key::Account(*uuid)));
-            self.keeping.elements.extend(self.networks.keys().map(|uuid| Key::Network(*uuid)));
-            self.keeping.elements.extend(self.servers.keys().map(|uuid| Key::Server(*uuid)));
+    /// A list in parts, to be written one by one while changes go on: what changes has to be written behind them, too
+    /// ([`keep_changes`](Roster::keep_changes)). O(entries), without their values.
+    pub fn parts(&self, list: List) -> Vec<Part> {
+        let mut parts = Vec::new();
+        match list {
+            List::Elements => {
+                // Those that are no more stay as long as something refers to them.
+                let gone = [
+                    self.accounts.iter().filter(|(_, known)| known.gone).map(|(uuid, _)| Key::Account(*uuid)).collect(),
+                    self.networks.iter().filter(|(_, known)| known.gone).map(|(uuid, _)| Key::Network(*uuid)).collect(),
+                    self.servers.iter().filter(|(_, node)| node.gone).map(|(uuid, _)| Key::Server(*uuid)).collect(),
+                    self.keys(),
+                ];
+                split(&gone.concat(), &mut parts, |keeping| &mut keeping.elements);
+            }
+            List::Retained => {
+                split(&self.reports.keys().copied().collect::<Vec<_>>(), &mut parts, |keeping| &mut keeping.reports);
+                split(&self.label_owners.keys().cloned().collect::<Vec<_>>(), &mut parts, |keeping| {
+                    &mut keeping.labels
+                });
+                let groups: BTreeSet<&GroupKey> = self.groups.keys().chain(self.memory.groups.keys()).collect();
+                split(&groups.into_iter().cloned().collect::<Vec<_>>(), &mut parts, |keeping| &mut keeping.groups);
+                split(&self.servers.keys().copied().collect::<Vec<_>>(), &mut parts, |keeping| &mut keeping.servers);
+            }
         }
-        if all_retained {
-            self.keeping.reports = self.reports.keys().copied().collect();
-            self.keeping.labels = self.label_owners.keys().cloned().collect();
-            self.keeping.groups = self.groups.keys().chain(self.memory.groups.keys()).cloned().collect();
-            self.keeping.servers = self.servers.keys().copied().collect();
-        }
-        let mut kept = self.keep_changes();
-        kept.elements.retain(|entry| !all_elements || entry.value.is_some());
-        kept.retained.retain(|entry| !all_retained || entry.value.is_some());
-        kept
+        parts
+    }
+
+    /// Forgets what has changed of a list, all of which is written.
+    pub fn forget_changes(&mut self, list: List) {
+        let keeping = std::mem::take(&mut self.keeping);
+        self.keeping = match list {
+            List::Elements => Keeping { elements: HashSet::new(), ..keeping },
+            List::Retained => Keeping { elements: keeping.elements, ..Keeping::default() },
+        };
+    }
+
+    /// The entries of a part, as they are now.
+    pub fn kept(&self, Part(keeping): &Part) -> Vec<Entry> {
+        let Kept { mut elements, retained } = self.entries(keeping);
+        elements.extend(retained);
+        elements.retain(|entry| entry.value.is_some());
+        elements
     }
 
     /// What has changed since this or all of it was last asked; taken after a batch, too.
     pub fn keep_changes(&mut self) -> Kept {
         let keeping = std::mem::take(&mut self.keeping);
-        let elements = keeping
-            .elements
-            .into_iter()
-            .map(|key| Entry { key: key_text(key), value: self.kept_element(key).and_then(|element| text(&element)) });
+        self.entries(&keeping)
+    }
+
+    fn entries(&self, keeping: &Keeping) -> Kept {
+        let elements = keeping.elements.iter().map(|key| Entry {
+            key: key_text(*key),
+            value: self.kept_element(*key).and_then(|element| text(&element)),
+        });
         let mut elements: Vec<Entry> = elements.collect();
         elements.sort_by(|a, b| a.key.cmp(&b.key));
         let mut retained = Vec::new();
         let mut put = |key: String, value: Option<Box<str>>| retained.push(Entry { key: key.into(), value });
-        for vm in keeping.reports {
-            let report = self.reports.get(&vm).map(|report| KeptReport {
+        for vm in &keeping.reports {
+            let report = self.reports.get(vm).map(|report| KeptReport {
                 up: report.health == Health::Up,
                 ttl_ms: report.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
                 lapsed: report.is_lapsed(self.now),
             });
             put(format!("report/{vm}"), report.as_ref().and_then(text));
         }
-        for label in keeping.labels {
-            let owner = self.label_owners.get(&label);
+        for label in &keeping.labels {
+            let owner = self.label_owners.get(label);
             put(format!("label/{label}"), owner.and_then(text));
         }
-        for uuid in keeping.servers {
-            let seen = self.servers.get(&uuid).map(|node| node.seen);
+        for uuid in &keeping.servers {
+            let seen = self.servers.get(uuid).map(|node| node.seen);
             put(format!("server/{uuid}"), seen.as_ref().and_then(text));
         }
-        for key in keeping.groups {
-            let remains = self.groups.get(&key).and_then(|group| group.remains());
-            let remains = remains.or_else(|| self.memory.groups.get(&key).cloned());
+        for key in &keeping.groups {
+            let remains = self.groups.get(key).and_then(|group| group.remains());
+            let remains = remains.or_else(|| self.memory.groups.get(key).cloned());
             let value = remains.and_then(|remains| {
                 let alone = remains.alone.into_iter().map(|((zone, prefix), at)| {
                     (self.config.forward[usize::from(zone)].origin.to_string(), prefix, at)
@@ -208,7 +251,7 @@ impl Roster {
                 roster.judge_server(uuid);
             }
         }
-        roster.keeping = super::Keeping::default();
+        roster.keeping = Keeping::default();
         (roster, unread)
     }
 
@@ -325,6 +368,15 @@ impl Roster {
             }
             _ => false,
         }
+    }
+}
+
+/// Cuts keys into parts.
+fn split<K: Clone, S: Extend<K>>(keys: &[K], parts: &mut Vec<Part>, set: impl Fn(&mut Keeping) -> &mut S) {
+    for some in keys.chunks(MOST_OF_PART) {
+        let mut keeping = Keeping::default();
+        set(&mut keeping).extend(some.iter().cloned());
+        parts.push(Part(keeping));
     }
 }
 
