@@ -83,7 +83,7 @@ const CRATES: [(&str, &[&str]); 7] = [
     ("registrar", &["relay", "settings", "wire"]),
     ("relay", &[]),
     ("settings", &["wire"]),
-    ("sim", &["wire"]),
+    ("sim", &["inventory", "wire"]),
     ("triton-double", &[]),
     ("wire", &[]),
 ];

@@ -1,5 +1,8 @@
 //! A model of one datacenter: accounts, services and instances, and the zone that CNS publishes for them.
 //!
+//! The rules by which instances get names and records are those of the crate `inventory`; `records` asks it, and writes
+//! down what it says as CNS does.
+//!
 //! Invariants: equal arguments and equal actions yield equal zones; every action that changes what is published
 //! moves the serial forward by at least one, every other action leaves it alone; addresses come from the ranges
 //! set aside for documentation (RFC 5737, RFC 3849) and no two running instances share one; the account has the
@@ -7,8 +10,10 @@
 //!
 //! Cost: O(instances) for an action, O(records) for [`Datacenter::zone`].
 
+mod records;
+
 use super::clock::next_serial;
-use super::zone::{Apex, Data, Zone};
+use super::zone::{Apex, Zone};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
@@ -76,11 +81,6 @@ impl Instance {
     /// The name of its service.
     pub fn service(&self) -> &'static str {
         self.service.name
-    }
-
-    /// Returns true if the service's names carry the instance's addresses; those of `admin` always do.
-    fn is_in_service(&self) -> bool {
-        self.up || self.service.account == ADMIN
     }
 }
 
@@ -198,13 +198,7 @@ impl Datacenter {
 
     /// Zone that CNS publishes, in an order that looks as random as that of its database.
     pub fn zone(&self) -> Zone {
-        let mut records = Vec::new();
-        for instance in &self.instances {
-            self.publish(instance, &mut records);
-        }
-        let cmon = self.name(&["cmon"]);
-        let monitored = self.instances.iter().map(|instance| &instance.uuid).chain(&self.compute_nodes);
-        records.extend(monitored.map(|uuid| (self.name(&[uuid, "cmon"]), Data::Cname(cmon.clone()))));
+        let mut records = records::of(self);
         records.sort_by_cached_key(|(owner, _)| scatter(owner.as_wire()));
         Zone::new(self.origin.clone(), self.apex.clone(), self.serial, records)
     }
@@ -255,78 +249,11 @@ impl Datacenter {
         self.last_host = free;
         Some(free)
     }
-
-    /// Adds the records at all names of an instance except its CNAME.
-    fn publish(&self, instance: &Instance, records: &mut Vec<(Name, Data)>) {
-        let Service { name: service, account, .. } = instance.service;
-        let identity = || Data::Txt(instance.uuid.clone().into_bytes());
-        for owner in [account.uuid, account.login] {
-            for own in [&instance.uuid, &instance.alias] {
-                let labels = [own, "inst", owner];
-                publish_addresses(&self.name(&labels), instance, identity(), None, records);
-                self.publish_challenge(&labels, instance, records);
-            }
-            self.publish_member(&[service, "svc", owner], true, instance, records);
-        }
-        if *account == ADMIN {
-            self.publish_member(&[service], false, instance, records);
-        }
-    }
-
-    /// Adds what an instance contributes to one name of its service.
-    fn publish_member(&self, labels: &[&str], with_srv: bool, instance: &Instance, records: &mut Vec<(Name, Data)>) {
-        self.publish_challenge(labels, instance, records);
-        let owner = self.name(labels);
-        if !instance.is_in_service() {
-            records.push((owner, Data::Txt(format!("verifying:{}", instance.uuid).into_bytes())));
-            return;
-        }
-        let srv = instance.service.port.filter(|_| with_srv).map(|port| Data::Srv {
-            priority: 0,
-            weight: 10,
-            port,
-            target: self.name(&[&instance.alias, "inst", instance.service.account.login]),
-        });
-        publish_addresses(&owner, instance, Data::Txt(instance.uuid.clone().into_bytes()), srv, records);
-    }
-
-    /// Adds the certificate challenge beside a name, once for each address.
-    fn publish_challenge(&self, labels: &[&str], instance: &Instance, records: &mut Vec<(Name, Data)>) {
-        if let Some(token) = &instance.challenge {
-            let owner = self.name(&[&[CHALLENGE], labels].concat());
-            let data = Data::Txt(token.clone().into_bytes());
-            records.extend(instance.addresses.iter().map(|_| (owner.clone(), data.clone())));
-        }
-    }
-
-    /// A name in the zone.
-    fn name(&self, labels: &[&str]) -> Name {
-        name_below(&self.origin, labels).expect("the longest name was tried when the datacenter was made")
-    }
 }
 
 /// The IPv6 address of an instance (RFC 3849).
 fn second_address(site: u8, host: u8) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, u16::from(site), 0, 0, 0, 0, u16::from(host)))
-}
-
-/// Adds one instance to one name in the order of CNS: the identity follows the first address, SRV every address.
-fn publish_addresses(
-    owner: &Name,
-    instance: &Instance,
-    identity: Data,
-    srv: Option<Data>,
-    records: &mut Vec<(Name, Data)>,
-) {
-    let mut identity = Some(identity);
-    for address in &instance.addresses {
-        let address = match address {
-            IpAddr::V4(v4) => Data::A(*v4),
-            IpAddr::V6(v6) => Data::Aaaa(*v6),
-        };
-        let group = [Some(address), identity.take(), srv.clone()];
-        records.extend(group.into_iter().flatten().map(|data| (owner.clone(), data)));
-    }
 }
 
 /// Puts labels in front of a name, given in reading order.

@@ -1,6 +1,7 @@
 //! The model against the names and records of CNS, and a zone that CNS made.
 
 use super::super::tests as oracle;
+use super::super::zone::Data;
 use super::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
