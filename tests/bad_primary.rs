@@ -248,6 +248,7 @@ async fn sends_another_zone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signs_what_cannot_be_served_as_it_came() {
     survives_transfer(limits(), "signed", Transfer::SignedOtherwise).await;
+    survives_transfer(limits(), "signed", Transfer::SignedSlowly).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,6 +10,7 @@ use hickory_client::NetError;
 use std::io;
 use std::net::IpAddr;
 use wire::name::NameError;
+use wire::nsec3::MOST_ITERATIONS;
 use wire::rr::{RdataError, TypeName};
 use wire::serial::Serial;
 use wire::tsig::TsigError;
@@ -98,6 +99,10 @@ pub enum TransferError {
         "the zone is signed, and cannot be served as it came: {}; the copy before goes on being served", mended_text(.0)
     )]
     Signed(Anomalies),
+    #[error(
+        "the zone's NSEC3 records have {0} iterations, which each answer would cost; RFC 5155 allows {MOST_ITERATIONS}, and RFC 9276 advises 0"
+    )]
+    Iterations(u16),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
     Regressed { ours: Serial, theirs: Serial },
     #[error("{0}; the zones of the catalog before go on being served")]
@@ -154,7 +159,7 @@ impl TransferError {
             TransferError::Behind { .. } => "ixfr_behind",
             TransferError::Unanswered(_) => "ixfr_unanswered",
             TransferError::Slow(_) => "slow",
-            TransferError::Signed(_) => "signed",
+            TransferError::Signed(_) | TransferError::Iterations(_) => "signed",
             TransferError::TooLarge(_) => "too_large",
             TransferError::TooManyRecords(_) => "too_many_records",
             TransferError::TooManyMessages(_) => "too_many_messages",

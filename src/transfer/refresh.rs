@@ -60,6 +60,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use wire::name::Name;
+use wire::nsec3::{MOST_ITERATIONS, Parameters};
 use wire::serial::Serial;
 
 /// Copies of a zone that are read in a row at most, while each may lack names.
@@ -414,10 +415,16 @@ impl Task {
             }
         };
         if let Some(Version { loaded, .. }) = &version
-            && loaded.zone.signed().is_some()
-            && loaded.anomalies.mended() > 0
+            && let Some(signed) = loaded.zone.signed()
         {
-            return Err(TransferError::Signed(loaded.anomalies));
+            if loaded.anomalies.mended() > 0 {
+                return Err(TransferError::Signed(loaded.anomalies));
+            }
+            if let Some(iterations) =
+                signed.nsec3().map(Parameters::iterations).filter(|count| *count > MOST_ITERATIONS)
+            {
+                return Err(TransferError::Iterations(iterations));
+            }
         }
         // A broken catalog must not be followed, whoever says so.
         let listing = match (&version, self.plan.catalog) {

@@ -51,6 +51,8 @@ pub enum Transfer {
     OtherClass,
     /// A signed zone, in which a signature has another TTL than what it covers.
     SignedOtherwise,
+    /// A signed zone, in which names are hashed more often than any may be.
+    SignedSlowly,
     Endless,
     Garbage,
 }
@@ -332,6 +334,11 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
         Transfer::SignedOtherwise => {
             let head = [&SOA.to_be_bytes()[..], &[13, 2], &77u32.to_be_bytes(), &[0x70, 0, 0, 0, 0x60, 0, 0, 0, 0, 7]];
             data.record(origin, 46, 1, &[&head.concat(), origin, &[1; 64]].concat());
+        }
+        Transfer::SignedSlowly => {
+            let head = [&SOA.to_be_bytes()[..], &[13, 2], &30u32.to_be_bytes(), &[0x70, 0, 0, 0, 0x60, 0, 0, 0, 0, 7]];
+            data.record(origin, 46, 1, &[&head.concat(), origin, &[1; 64]].concat());
+            data.record(origin, 51, 1, &[&[1, 0][..], &2501u16.to_be_bytes(), &[0]].concat());
         }
         Transfer::OtherZone => data.record(b"\x01a\x05other\x00", 1, 1, &[192, 0, 2, 1]),
         Transfer::OtherId => data.0[1] ^= 1,

@@ -9,6 +9,8 @@ use sha1::{Digest, Sha1};
 
 /// The one hash algorithm that there is (RFC 5155 section 11): SHA-1.
 const SHA1: u8 = 1;
+/// The most iterations that RFC 5155 section 10.3 allows, for the longest keys. Validators take no such zone for secure.
+pub const MOST_ITERATIONS: u16 = 2500;
 /// Octets of a hash, and of the label that it makes.
 const HASH_BYTES: usize = 20;
 const LABEL_BYTES: usize = 32;
@@ -32,6 +34,11 @@ impl Parameters {
         let salt = rest.get(..usize::from(*length))?;
         let is_usable = (*algorithm, *flags) == (SHA1, 0);
         is_usable.then(|| Parameters { iterations: u16::from_be_bytes([*high, *low]), salt: salt.into() })
+    }
+
+    /// Number of times that a hash is hashed again.
+    pub fn iterations(&self) -> u16 {
+        self.iterations
     }
 
     /// Returns true if an NSEC3 record is of the chain with these parameters.
