@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo check test test-partition bench profile instructions docs partitions lint fuzz image test-image release clean
+.PHONY: help build demo check test test-partition bench profile instructions docs partitions lint deny fuzz image test-image release clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
@@ -19,6 +19,7 @@ help:
 	@echo "make image   container image, Debian package and disk in target/image (image/build --help)"
 	@echo "make test-image   runs, boots and installs them; needs root"
 	@echo "make release   everything that a release has, in target/release-VERSION (ARCH=\"amd64 arm64\" for both)"
+	@echo "make deny    licences, origins and known faults of other people's code"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
 build:
@@ -81,6 +82,10 @@ lint:
 	$(CARGO) clippy --all-targets --locked --manifest-path bench/Cargo.toml -- -D warnings
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml
+
+# Licences and origins of other people's code, and known faults where their database can be reached.
+deny:
+	scripts/check-dependencies
 
 fuzz:
 	scripts/run-fuzz $(or $(SECONDS),60)
