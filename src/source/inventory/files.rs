@@ -88,7 +88,11 @@ impl Scribe {
         spawn_blocking(move || {
             for list in LISTS {
                 if let Err(error) = renew(&slot, list) {
-                    tracing::warn!(list = ?list, "what is kept of an inventory is not written anew: {error}");
+                    let what = match list {
+                        List::Elements => "elements",
+                        List::Retained => "what was learnt",
+                    };
+                    tracing::warn!("the file with {what} of an inventory has grown and is not written anew: {error}");
                 }
             }
         });
