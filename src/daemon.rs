@@ -228,6 +228,7 @@ impl Daemon {
         secondaries::show_when_read(&metrics, &publisher, &notifier);
         let mut probe = Probe::new(publisher.clone(), metrics.clone());
         upkeep::tend(responder.limiter(), &metrics);
+        upkeep::show_panics(&metrics);
         let view = view::Handle {
             config: Arc::new(ArcSwap::new(config.clone())),
             started: Instant::now(),

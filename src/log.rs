@@ -15,6 +15,7 @@
 mod notice;
 mod queue;
 
+use crate::restart::note_panic;
 use crate::terminal::{self, Bars, Stream};
 use notice::Form;
 use prometheus::IntCounter;
@@ -121,6 +122,7 @@ pub fn count_lost(counter: &IntCounter) {
 /// Tells of a defect as Rust does, but through the log: its thread may be needed for more than to wait for a reader.
 pub fn tell_panics() {
     std::panic::set_hook(Box::new(|panic| {
+        note_panic();
         let thread = std::thread::current();
         let text = format!("thread '{}' {panic}", thread.name().unwrap_or("<unnamed>"));
         let trace = Backtrace::capture();

@@ -78,6 +78,9 @@ families! {
     build_info: IntGaugeVec::new("build_info", &["version", "commit"]);
     /// When the program was started, Unix time with fractions.
     started: Gauge::with_opts("started_timestamp_seconds");
+    /// Panics of threads and tasks. Each is a defect, which the log has; what panicked is done again, or only its client
+    /// has nothing of it.
+    panics: IntCounter::with_opts("panics_total");
     /// Queries that got a response.
     queries: IntCounterVec::new("queries_total", &["transport"]);
     /// Responses by response code.
@@ -86,10 +89,10 @@ families! {
     truncated: IntCounter::with_opts("truncated_total");
     /// Messages that got no response, by reason.
     dropped: IntCounterVec::new("dropped_total", &["reason"]);
-    /// Responses over UDP that were over the limit of their client's network, by class of response; with mode "log" they
-    /// were sent in full all the same.
+    /// Responses over UDP, and connections over TCP and TLS, that were over the limit of their client's network, by class of
+    /// response; with mode "log" they were sent in full, or served, all the same.
     rate_limited: IntCounterVec::new("rate_limited_total", &["class"]);
-    /// Networks whose responses over UDP are over the limit at present, 64 at most.
+    /// Networks whose responses over UDP or connections are over the limit at present, 64 at most.
     rate_limited_networks: IntGauge::with_opts("rate_limited_networks");
     /// Open TCP and TLS connections from clients.
     tcp_connections: IntGauge::with_opts("tcp_connections");

@@ -1,4 +1,5 @@
-//! Response rate limiting: how many answers over UDP the clients of one network get in full.
+//! Response rate limiting: how many answers over UDP the clients of one network get in full, and how many connections they
+//! may open.
 //!
 //! A flood with forged source addresses makes a server send its answers to a victim. Answers over the limit are cut to
 //! the question with TC set (`serve::limit`), which is no more than came in, and tells an honest client in the same
@@ -12,6 +13,10 @@
 //! one that asks for one, so the default, 1,000 a second of a class, is five times what NSD has for a name; one that needs
 //! more has server cookies, `exempt`, or TCP. Classes are apart so that a storm of questions for names that are not there
 //! does not cut the answers for those that are.
+//!
+//! Connections over TCP and TLS are a class of their own, with the same rate: whoever is told to come by TCP may. One over
+//! the limit is reset before anything else is done for it. Places (`serve::places`) bound how many there are at a time, not how
+//! many come and go; each costs a task, and with TLS a handshake.
 //!
 //! **How.** Each bucket holds one number, the time in nanoseconds at which it is empty again (the virtual scheduling of
 //! GCRA, ITU-T I.371). An answer adds the time that it is worth; one that would take the bucket further than a
@@ -86,7 +91,7 @@ pub struct RateLimit {
     worth: u64,
 }
 
-/// Class of a response, as its counter is numbered.
+/// Class of a response, or of what costs as much, as its counter is numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// It has records that answer.
@@ -97,6 +102,8 @@ pub enum Class {
     Referral,
     /// Any other response code.
     Error,
+    /// No response: a connection over TCP or TLS.
+    Connection,
 }
 
 impl Class {

@@ -1,16 +1,30 @@
-//! Tasks that run again after a panic: what they do must not silently stay undone for ever.
+//! Panics: how many there were, and tasks that run again after one: what they do must not silently stay undone for ever.
 //!
 //! Cost: none beside the task.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
+
+/// Panics of this process so far, whatever became of them.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a panic.
+pub fn note_panic() {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Number of panics so far.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
 
 /// Runs a task, and another one each time that it panics, until one returns. `log_panic` writes the log line, since its
 /// target is a constant.

@@ -8,7 +8,8 @@ mod harness;
 use harness::*;
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,11 @@ impl Service {
 
     /// Starts it beside others.
     fn start_beside(plan: &str) -> Service {
+        Service::start_on(plan, &["127.0.0.1:{port}"])
+    }
+
+    /// Starts it beside others, on further addresses.
+    fn start_on(plan: &str, listen: &[&str]) -> Service {
         let text = |number| format!("large IN TXT \"{number:0>100}\"\n");
         let texts: String = (0..8).map(text).collect();
         let zone = format!(
@@ -51,7 +57,9 @@ impl Service {
         let folder = Folder::new();
         let peer = Knotd::start(&folder, &[(Dname::parse("a.test"), zone)]);
         let plan = format!("[zones]\n\"a.test\" = \"{}\"\n{plan}", peer.address());
-        let daemon = Aggregator::start(&folder, &plan);
+        let mut settings = Settings::new(&plan);
+        settings.listen = listen.iter().map(|address| (*address).to_owned()).collect();
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
         let mut client = Client::new(daemon.address());
         wait_until("the zone is loaded", PATIENCE, || client.serial(&Dname::parse("a.test")));
         Service { daemon, _peer: peer, _folder: folder, _turn: None }
@@ -256,6 +264,69 @@ fn random_names_are_cut_and_an_honest_resolver_is_not() {
     // A primary has no limit.
     let primary = service.flood("127.0.0.1", 5000, SECOND, |id| question("www.a.test", rtype::A, id, None));
     assert_eq!((primary.answers, primary.cut), (5000, 0), "{primary:?}");
+}
+
+/// Opens so many connections from an address, one after the other, and asks over each. Returns how many were served.
+fn connect(server: SocketAddr, source: &str, count: usize) -> usize {
+    let (source, query) = (source.parse::<IpAddr>().expect("an address"), question("www.a.test", rtype::A, 7, None));
+    let request = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+    let ask = || {
+        let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+        socket.connect(&server.into())?;
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&request)?;
+        stream.read_exact(&mut [0; 14])
+    };
+    let mut served = 0;
+    for _ in 0..count {
+        match ask() {
+            Ok(()) => served += 1,
+            Err(error) => {
+                let is_reset = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+                assert!(is_reset, "a connection over the limit is reset: {error}");
+            }
+        }
+    }
+    served
+}
+
+#[test]
+fn a_network_opens_connections_at_the_rate_of_its_answers() {
+    const RATE: usize = 20;
+    const COUNT: usize = 200;
+    let plan = |mode: &str| {
+        format!("[rate_limit]\nmode = \"{mode}\"\nresponses_per_second = {RATE}\nexempt = [\"127.0.9.0/24\"]\n")
+    };
+    let service = Service::start_on(&plan("on"), &["0.0.0.0:{port}", "[::1]:{port}"]);
+    let port = service.daemon.address().port();
+    let [v4, v6] = ["127.0.0.1", "::1"].map(|host| SocketAddr::new(host.parse().expect("an address"), port));
+    for (server, source) in [(v4, "127.0.7.1"), (v6, "::1")] {
+        let (begun, before) = (Instant::now(), service.limited("connection"));
+        let served = connect(server, source, COUNT);
+        let most = RATE + (RATE as f64 * (begun.elapsed().as_secs_f64() + 0.02)).ceil() as usize;
+        assert!((RATE..=most).contains(&served), "{source}: {served} of {COUNT}, {most} at most");
+        assert_eq!(service.limited("connection") - before, (COUNT - served) as u64);
+    }
+    assert_eq!(connect(v4, "127.0.9.1", COUNT), COUNT, "exempt");
+    let log = service.daemon.log_text();
+    assert_eq!(log.matches("connections over the rate limit are reset").count(), 2, "once a network: {log}");
+    let told = service.daemon.verb(&["status"]).stdout;
+    assert!(told.contains("first of class connection"), "{told}");
+    let text = std::fs::read_to_string(service.daemon.configuration()).expect("the configuration");
+    let reload = |mode: &str| {
+        std::fs::write(service.daemon.configuration(), text.replace(&plan("on"), &plan(mode))).expect("written");
+        let told = service.daemon.verb(&["reload"]);
+        assert_eq!(told.code, 0, "{told:?}");
+    };
+    reload("log");
+    let before = service.limited("connection");
+    assert_eq!(connect(v4, "127.0.7.1", COUNT), COUNT, "only told");
+    assert!(service.limited("connection") > before);
+    reload("off");
+    let before = service.limited("connection");
+    assert_eq!((connect(v4, "127.0.7.1", COUNT), service.limited("connection")), (COUNT, before));
 }
 
 #[test]

@@ -26,7 +26,7 @@ const MOST_RESPONSES: u32 = 1_000_000;
 pub static RATE_LIMIT: Table<RateLimitPlan> =
     Table {
         path: "[rate_limit]",
-        help: "How many responses over UDP the clients of one network get in full",
+        help: "How many responses over UDP the clients of one network get in full, and how many connections they open",
         keys: &[&[
             key("mode", r#""on""#, "whether responses over the limit are cut, only counted and told, or neither")
                 .takes(Kind::Word(&[
@@ -37,7 +37,7 @@ pub static RATE_LIMIT: Table<RateLimitPlan> =
             key(
                 "responses_per_second",
                 "1000",
-                "full responses of one class (answer, no data, no such name, referral, error) for a network",
+                "full responses of one class (answer, no data, no such name, referral, error) for a network, and connections",
             )
             .takes(Kind::Count(MOST_RESPONSES, |limit, rate| limit.responses_per_second = rate as u32)),
             key("ipv4_prefix", "24", "bits of an IPv4 address that make its network")

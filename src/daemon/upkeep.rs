@@ -20,6 +20,7 @@ use crate::keeper::Command;
 use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
 use crate::rate_limit::{self, Limiter};
+use crate::restart::{keep_running, panics};
 use crate::zone::Table;
 use std::fs;
 #[cfg(target_env = "gnu")]
@@ -81,8 +82,13 @@ pub fn start(publisher: &Arc<Publisher>, keeper: WeakSender<Command>) {
             timer.tick().await;
             let Some(root) = Weak::upgrade(&publisher).map(|publisher| publisher.load()) else { return };
             let look = tokio::task::spawn_blocking(move || (upkeep.look(&root, SystemTime::now()), upkeep));
-            let Ok((is_smaller, looked)) = look.await else { return };
-            upkeep = looked;
+            let is_smaller;
+            (is_smaller, upkeep) = match look.await {
+                Ok(looked) => looked,
+                // What it had seen is lost with it; the next look sees as much.
+                Err(error) if error.is_panic() => (false, Upkeep::default()),
+                Err(_) => return,
+            };
             if is_smaller && let Some(keeper) = keeper.upgrade() {
                 // A keeper that has gone counts nothing any more.
                 _ = keeper.send(Command::Weigh).await;
@@ -91,19 +97,33 @@ pub fn start(publisher: &Arc<Publisher>, keeper: WeakSender<Command>) {
     });
 }
 
+/// Shows the number of panics whenever metrics are read.
+pub fn show_panics(metrics: &Metrics) {
+    metrics.set_when_read("panics", |metrics| {
+        metrics.panics.reset();
+        metrics.panics.inc_by(panics());
+    });
+}
+
 /// Ends what the rate limiter has to end, every second, as long as somebody answers.
 pub fn tend(limiter: &Arc<Limiter>, metrics: &Arc<Metrics>) {
     let (limiter, metrics) = (Arc::downgrade(limiter), metrics.clone());
-    tokio::spawn(async move {
-        let mut timer = tokio::time::interval(Duration::from_secs(1));
-        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            timer.tick().await;
-            let Some(limiter) = Weak::upgrade(&limiter) else { return };
-            let networks = limiter.tend(rate_limit::clock());
-            metrics.rate_limited_networks.set(i64::try_from(networks).unwrap_or(i64::MAX));
+    let work = move || {
+        let (limiter, metrics) = (limiter.clone(), metrics.clone());
+        async move {
+            let mut timer = tokio::time::interval(Duration::from_secs(1));
+            timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                timer.tick().await;
+                let Some(limiter) = Weak::upgrade(&limiter) else { return };
+                let networks = limiter.tend(rate_limit::clock());
+                metrics.rate_limited_networks.set(i64::try_from(networks).unwrap_or(i64::MAX));
+            }
         }
-    });
+    };
+    tokio::spawn(keep_running(work, || {
+        tracing::error!("the upkeep of the rate limit has panicked and goes on; please report what the log says");
+    }));
 }
 
 impl Upkeep {

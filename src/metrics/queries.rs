@@ -28,8 +28,8 @@ pub const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 /// Reasons for which a message gets no response: it is shorter than a header, or a response itself.
 pub(super) const DROPPED: [&str; 2] = ["short", "response"];
 
-/// Classes of responses whose rates are limited.
-pub const CLASSES: [&str; 5] = ["answer", "nodata", "nxdomain", "referral", "error"];
+/// Classes of responses whose rates are limited, and connections.
+pub const CLASSES: [&str; 6] = ["answer", "nodata", "nxdomain", "referral", "error", "connection"];
 
 /// Counters of queries. Any thread may read them.
 #[derive(Default)]

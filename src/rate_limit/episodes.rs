@@ -104,14 +104,17 @@ impl Episodes {
             state.open.push(Open { index, network, class, began: now, since });
         }
         if let Some(held_back) = state.lines.take(now) {
-            let (rate, class) = (limit.responses_per_second, class.label());
+            let rate = limit.responses_per_second;
             let advice = "if it is an honest resolver, add it to exempt in [rate_limit]";
             match limit.mode {
+                Mode::On if class == Class::Connection => {
+                    tracing::warn!(%network, class = class.label(), rate, held_back, advice, "connections over the rate limit are reset");
+                }
                 Mode::Log => {
-                    tracing::warn!(%network, class, rate, held_back, advice, "answers over the rate limit, sent all the same");
+                    tracing::warn!(%network, class = class.label(), rate, held_back, advice, "answers over the rate limit, sent all the same");
                 }
                 Mode::On | Mode::Off => {
-                    tracing::warn!(%network, class, rate, held_back, advice, "answers over the rate limit are cut");
+                    tracing::warn!(%network, class = class.label(), rate, held_back, advice, "answers over the rate limit are cut");
                 }
             }
         }

@@ -141,13 +141,13 @@ fn start_with(listener: &mut Listener, context: Context) -> io::Result<()> {
     listener.start("an HTTP connection", move |stream, peer, mut stop| {
         let (place, _) = places.enter(peer.ip(), Class::General);
         let (place, context) = (Arc::new(place), context.clone());
-        async move {
+        Some(async move {
             tokio::select! {
                 () = serve(stream, &place, context) => {}
                 () = place.connection.displaced() => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
-        }
+        })
     })
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Whoever starts it makes a task of each connection, which learns when the listener has gone.
 //!
-//! Invariant: when [`Listener::end`] returns, the address can be bound again. Cost: one task for each listener.
+//! Invariants: when [`Listener::end`] returns, the address can be bound again; what goes wrong with one connection ends that one. Cost: one task for each listener.
 
 use crate::accept::AcceptFailures;
 use crate::serve::udp::new_socket;
 use socket2::{Protocol, Type};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -54,11 +55,11 @@ impl Listener {
     }
 
     /// Starts accepting connections, which the log calls `what`; `serve` deals with each until the watched value says
-    /// that the listener has gone, or longer.
+    /// that the listener has gone, or longer. It gives nothing to do for one that it has refused.
     pub fn start<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         what: &'static str,
-        serve: impl FnMut(TcpStream, SocketAddr, watch::Receiver<bool>) -> F + Send + 'static,
+        serve: impl FnMut(TcpStream, SocketAddr, watch::Receiver<bool>) -> Option<F> + Send + 'static,
     ) -> io::Result<()> {
         if let Some(socket) = self.socket.take() {
             let listener = TcpListener::from_std(socket)?;
@@ -87,7 +88,7 @@ impl Drop for Listener {
 async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     what: &'static str,
-    mut serve: impl FnMut(TcpStream, SocketAddr, watch::Receiver<bool>) -> F,
+    mut serve: impl FnMut(TcpStream, SocketAddr, watch::Receiver<bool>) -> Option<F>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut failures = AcceptFailures::new(what);
@@ -99,8 +100,40 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
             _ = stop.wait_for(|stop| *stop) => return,
         };
         match accepted {
-            Ok((stream, peer)) => drop(tokio::spawn(serve(stream, peer, stop.clone()))),
+            Ok((stream, peer)) => {
+                // A defect costs one connection; all others are accepted like before.
+                let task = catch_unwind(AssertUnwindSafe(|| serve(stream, peer, stop.clone())));
+                drop(task.ok().flatten().map(tokio::spawn));
+            }
             Err(error) => failures.pause(&error).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_panic_over_one_connection_ends_that_one_alone() {
+        let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
+        let accepted = Arc::new(AtomicU32::new(0));
+        let count = accepted.clone();
+        let serve = move |mut stream: TcpStream, _, _| {
+            assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "a panic that the test wants");
+            Some(async move { stream.write_all(b"served").await.unwrap() })
+        };
+        listener.start("a connection", serve).unwrap();
+        for expected in ["", "served"] {
+            let mut text = String::new();
+            let read = TcpStream::connect(address).await.unwrap().read_to_string(&mut text).await;
+            assert!(read.is_ok() && text == expected, "{read:?} {text}");
+        }
+        assert_eq!(accepted.load(Ordering::Relaxed), 2);
+        listener.end().await;
     }
 }

@@ -6,7 +6,8 @@
 //! else anything. TLS (`stream/secure.rs`) is a layer below that: what holds over TCP holds over TLS, limits,
 //! signatures and transfers included (RFC 9103).
 //!
-//! A newcomer is always accepted; where a limit is reached, another connection is closed for it ([`Places`]). A part of
+//! A newcomer is accepted unless its network opens more connections than it may (`rate_limit`); where a limit on their number
+//! is reached, another connection is closed for it ([`Places`]). A part of
 //! the places is for addresses that may transfer zones.
 //!
 //! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way
@@ -24,6 +25,7 @@
 use crate::acl::Prefix;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
+use crate::rate_limit::{self, Mode};
 use crate::serve::ListenPlan;
 use crate::serve::listener::Listener;
 use crate::serve::places::{Class, Place, Places, Room};
@@ -111,6 +113,20 @@ impl StreamContext {
         self.settings.store(Arc::new(Settings { idle: plan.tcp_idle_timeout, secondaries }));
     }
 
+    /// Returns false if a client's network has opened more connections than it may, and this one is to be reset.
+    fn is_within_rate(&self, peer: IpAddr) -> bool {
+        let published = self.publisher.load();
+        let rate_limit = &*published.rate_limit;
+        let class = rate_limit::Class::Connection;
+        if rate_limit.mode() == Mode::Off
+            || self.responder.limiter().admits(rate_limit, peer, class, rate_limit::clock())
+        {
+            return true;
+        }
+        self.counters.count_limited(class as usize);
+        rate_limit.mode() == Mode::Log
+    }
+
     /// Counts a connection in, for which another may have to go.
     fn admit(self: &Arc<Self>, peer: IpAddr) -> Admission {
         let may_transfer = self.settings.load().secondaries.iter().any(|prefix| prefix.contains(peer));
@@ -147,7 +163,14 @@ impl Drop for Admission {
 pub fn start(listener: &mut Listener, context: &Arc<StreamContext>, tls: Option<ServerConfig>) -> io::Result<()> {
     let (context, security) = (context.clone(), tls.map(Security::new));
     let what = if security.is_some() { "a TLS connection" } else { "a TCP connection" };
-    listener.start(what, move |stream, peer, stop| serve(stream, context.admit(peer.ip()), security.clone(), stop))
+    listener.start(what, move |stream, peer, stop| match context.is_within_rate(peer.ip()) {
+        true => Some(serve(stream, context.admit(peer.ip()), security.clone(), stop)),
+        false => {
+            // A reset leaves nothing behind: a connection that is closed in order stays in the kernel for a minute.
+            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            None
+        }
+    })
 }
 
 /// Serves one connection to its end, or until its place is given to another.
