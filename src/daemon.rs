@@ -223,7 +223,7 @@ impl Daemon {
         let handover = (manager.clone(), inherited);
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         upkeep::start(&publisher, keeper.commands.downgrade());
-        let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
+        let (snapshots, budget, pulse) = (keeper.snapshots.clone(), keeper.budget.clone(), keeper.pulse.clone());
         let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone(), notify::Timers::default()));
         secondaries::show_when_read(&metrics, &publisher, &notifier);
         let mut probe = Probe::new(publisher.clone(), metrics.clone());
@@ -235,6 +235,7 @@ impl Daemon {
             publisher: publisher.clone(),
             snapshots,
             budget,
+            pulse,
             metrics: metrics.clone(),
             notifier: notifier.clone(),
             store,

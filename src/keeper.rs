@@ -11,7 +11,7 @@
 //! Parts: `plan` what to keep, `answers` what answers have of large sets, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
 //! `deadlines` when to look at what, `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
 //! `root` what is published, `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
-//! have of them, `catalog` the list of all, `snapshot` what all of it is at one moment, of which `gauges` shows to
+//! have of them, `pulse` whether it still works, `catalog` the list of all, `snapshot` what all of it is at one moment, of which `gauges` shows to
 //! Prometheus and `status` to operators.
 //!
 //! What nothing has happened to costs nothing: a confirmation of a zone is noted and no more, a zone or region is looked
@@ -33,6 +33,7 @@ mod others;
 mod own_series;
 mod pins;
 mod plan;
+mod pulse;
 mod regions;
 mod root;
 mod snapshot;
@@ -43,6 +44,7 @@ mod steps;
 pub use conflicts::{RegionConflicts, ZoneConflict};
 pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
+pub use pulse::{Pulse, STALLED_AFTER};
 pub use snapshot::{RegionSnapshot, Snapshot, Snapshots};
 pub use sources::{Contact, SourceZone, SourceZones};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Unfiltered, ZoneStatus};
@@ -63,6 +65,7 @@ use deadlines::Deadlines;
 use drains::Drains;
 use fingerprint::NO_PLAN;
 use pins::Pins;
+use pulse::supervise;
 use regions::{Heard, KeptRegion};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -113,6 +116,7 @@ pub struct Keeper {
     publisher: Arc<Publisher>,
     snapshots: Snapshots,
     budget: Arc<Budget>,
+    pulse: Arc<Pulse>,
     metrics: Arc<Metrics>,
     /// Store on disk for versions; none if it is switched off.
     store: Option<Arc<Store>>,
@@ -170,6 +174,7 @@ pub struct KeeperHandle {
     pub snapshots: Snapshots,
     /// Memory that sources may take.
     pub budget: Arc<Budget>,
+    pub pulse: Arc<Pulse>,
     /// Closed once the keeper has ended.
     ended: watch::Receiver<()>,
 }
@@ -202,18 +207,11 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
     let keeper = Keeper::new(publisher, metrics, store);
-    let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
+    let (snapshots, budget, pulse) = (keeper.snapshots.clone(), keeper.budget.clone(), keeper.pulse.clone());
     let keeper = keeper.run(waiting_updates, waiting_commands);
     let (running, ended) = watch::channel(());
-    tokio::spawn(async move {
-        let _running = running;
-        if tokio::spawn(keeper).await.is_err_and(|error| error.is_panic()) {
-            // Without its one writer the server would go on with data that never changes or expires, looking healthy.
-            tracing::error!("the keeper has panicked; ending, so that the service manager starts anew");
-            std::process::abort();
-        }
-    });
-    KeeperHandle { updates, commands, snapshots, budget, ended }
+    tokio::spawn(supervise(keeper, running, || std::process::abort()));
+    KeeperHandle { updates, commands, snapshots, budget, pulse, ended }
 }
 
 /// Returns true if a difference that touches so many names is smaller than the zone, and so worth keeping.
@@ -245,12 +243,14 @@ impl Keeper {
         if let Some(store) = &store {
             budget.set_buffers(store.buffers());
         }
-        let snapshots = Snapshots::default();
+        let (snapshots, pulse) = (Snapshots::default(), Pulse::new());
         gauges::show_when_read(&metrics, &snapshots, &budget);
+        pulse.show_when_read(&metrics);
         Keeper {
             publisher,
             snapshots,
             budget,
+            pulse,
             metrics,
             store,
             identity: Identity::default(),
@@ -311,7 +311,9 @@ impl Keeper {
                 continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
+            self.pulse.begin();
             tokio::task::block_in_place(|| self.handle(std::mem::take(&mut waiting), commanded));
+            self.pulse.end();
         }
     }
 

@@ -231,6 +231,9 @@ families! {
     ns_servers: ZoneValues::new("nameserver_addresses", &["zone"]);
     /// When the name servers of the zone were last asked, Unix time.
     ns_probed: ZoneValues::new("nameserver_probed_timestamp_seconds", &["zone"]);
+    /// Time since the keeper, the one task that changes what is served, began what it works on; 0 while it has nothing to
+    /// do. It rises on after a panic of the keeper.
+    keeper_busy: Gauge::with_opts("keeper_busy_seconds");
     /// Time from taking updates to publishing them.
     publish_duration: Histogram::with_opts("publish_duration_seconds");
     /// Versions of the whole data published.

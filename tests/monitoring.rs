@@ -143,13 +143,17 @@ causes! {
     a_mistake_in_the_file_and_a_full_disk_fire: "CnsReloadFailed" "CnsStateNotWritten";
 }
 
+/// Alerts of defects of the program, which nobody can cause from outside.
+const WITHOUT_CAUSE: [&str; 2] = ["CnsKeeperStalled", "CnsPanicked"];
+
 /// All at once, or those with a part in their name: most of the time is spent waiting for what Prometheus sees.
 #[test]
 fn every_alert_fires_for_its_cause() {
     let rules = alert_rules();
     let names: BTreeSet<&str> = rules.iter().map(|rule| text(rule, "alert")).collect();
     let caused: BTreeSet<&str> = CAUSES.iter().flat_map(|cause| cause.alerts).copied().collect();
-    assert_eq!(caused, names, "alerts without a cause, causes without an alert");
+    let causable: BTreeSet<&str> = names.into_iter().filter(|name| !WITHOUT_CAUSE.contains(name)).collect();
+    assert_eq!(caused, causable, "alerts without a cause, causes without an alert");
     std::thread::scope(|scope| {
         let start = |cause: &'static Cause| {
             let run = || {

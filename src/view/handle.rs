@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::config::Config;
 use crate::daemon::probe::Results;
 use crate::daemon::sources::Sources;
-use crate::keeper::Snapshots;
+use crate::keeper::{Pulse, Snapshots};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::publish::{Publisher, Served};
@@ -30,6 +30,7 @@ pub struct Handle {
     pub publisher: Arc<Publisher>,
     pub snapshots: Snapshots,
     pub budget: Arc<Budget>,
+    pub pulse: Arc<Pulse>,
     pub metrics: Arc<Metrics>,
     pub notifier: Arc<Notifier>,
     /// Store on disk for versions; none if it is switched off.

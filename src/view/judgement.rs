@@ -13,6 +13,7 @@ use super::remarks::{describe_episode, remarks};
 use super::report::{RegionReport, Report, ZoneReport};
 use super::sizes::Audience;
 use super::text::{because, format_seconds, printable, time_since};
+use crate::keeper::STALLED_AFTER;
 use crate::probe::Problem;
 use crate::publish::State;
 use schemars::JsonSchema;
@@ -176,6 +177,18 @@ fn collect_notes(report: &Report) -> Vec<Note> {
     };
     let mut add =
         |grade: Grade, kind: &'static str, about: About, text: String| notes.push(Note { grade, kind, about, text });
+    if report.keeper_busy_seconds >= STALLED_AFTER.as_secs() {
+        let text = format!(
+            "stalled: nothing has changed or expired for {}; answers are as old as that",
+            format_seconds(report.keeper_busy_seconds)
+        );
+        add(Grade::Bad, "keeper", About::Own("program"), text);
+    }
+    if report.panics > 0 {
+        let text =
+            format!("{} since the start; please report what the log says", count(report.panics, "panic", "panics"));
+        add(Grade::Warn, "panics", About::Own("program"), text);
+    }
     if let Some(error) = &report.state.error {
         add(Grade::Bad, "state folder", About::Own("disk"), format!("{error}; a restart would begin with older zones"));
     }

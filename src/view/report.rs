@@ -18,6 +18,7 @@ use crate::keeper::{DrainStatus, RegionStatus, ZoneStatus};
 use crate::metrics::unix_seconds;
 use crate::publish::Published;
 use crate::rate_limit::Episode;
+use crate::restart::panics;
 use crate::schedule::next_run;
 use crate::state::StateStatus;
 use crate::transfer;
@@ -40,6 +41,10 @@ pub struct Report {
     pub next_audit: Option<i64>,
     /// Number of publications.
     pub generation: u64,
+    /// Time since the keeper began what it works on, in seconds; 0 while it has nothing to do.
+    pub keeper_busy_seconds: u64,
+    /// Panics of threads and tasks since the start.
+    pub panics: u64,
     /// State of the folder that outlives the process.
     pub state: StateReport,
     pub memory: MemoryReport,
@@ -281,6 +286,8 @@ impl Report {
             config: config.path.display().to_string(),
             next_audit: config.audit.as_deref().and_then(next_run).map(unix_seconds),
             generation: published.generation,
+            keeper_busy_seconds: view.pulse.busy().as_secs(),
+            panics: panics(),
             state: StateReport::new(config.state.as_deref(), view.store.as_ref().map(|store| store.status())),
             memory,
             regions,
