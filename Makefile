@@ -4,15 +4,15 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo check test test-partition bench profile instructions docs partitions lint deny fuzz image test-image release clean
+.PHONY: help build demo check test test-partition bench profile instructions docs partitions faults lint deny fuzz image test-image release clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
 	@echo "make check   formatting, clippy and unit tests: a minute after a small change"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
-	@echo "make test-partition  breaks a network of namespaces, as root, three minutes"
-	@echo "make docs    writes the references in docs/ from the program (make partitions: the tables of docs/partitions.md and docs/steering.md)"
+	@echo "make test-partition  breaks a network of namespaces, disks and clocks, as root, ten minutes"
+	@echo "make docs    writes the references in docs/ from the program (make partitions, make faults: the tables of docs/partitions.md, docs/steering.md, docs/faults.md)"
 	@echo "make bench   figures beside real servers, over an hour (OPTIONS=--help shows what can be chosen)"
 	@echo "make profile where the time of an answer goes"
 	@echo "make lint    formatting and clippy, as CI does"
@@ -47,13 +47,16 @@ test:
 test-partition:
 	scripts/install-peers
 	scripts/install-zeroconf $(or $(CARGO_TARGET_DIR),target)/zeroconf
-	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test steering_net --test compose --test anycast --test link --test privileges -- --ignored --nocapture
+	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test steering_net --test compose --test anycast --test link --test privileges --test faults -- --ignored --nocapture
 
 docs:
 	AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test reference
 
 partitions:
 	PATH="$$PATH:/usr/sbin:/sbin" AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test partition --test steering_net -- --ignored --nocapture
+
+faults:
+	PATH="$$PATH:/usr/sbin:/sbin" AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test faults -- --ignored --nocapture
 
 BENCH = PATH="$$PATH:/usr/sbin:/sbin" $(or $(CARGO_TARGET_DIR),bench/target)/release/aggregator-bench \
 	--program $(or $(CARGO_TARGET_DIR),target)/release/aggregator

@@ -69,7 +69,7 @@ fn settings(number: u64, primaries: [SocketAddr; 2]) -> Settings {
         50 + number,
         20 + number % 3
     );
-    Settings { name: format!("g{number}.test"), listen, server, state: None, plan }
+    Settings { name: format!("g{number}.test"), listen, server, ..Settings::new(&plan) }
 }
 
 fn members(number: u64) -> [&'static str; 2] {

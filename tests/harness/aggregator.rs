@@ -32,6 +32,8 @@ pub struct Settings {
     pub state: Option<String>,
     /// The part that follows `[server]`, `[state]`, `[metrics]`, `[control]` and `[log]`.
     pub plan: String,
+    /// Variables of the daemon's environment beside our own.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl Settings {
@@ -39,7 +41,7 @@ impl Settings {
     pub fn new(plan: &str) -> Settings {
         let listen = vec!["127.0.0.1:{port}".to_string()];
         let (name, plan) = ("ns1.test".to_string(), plan.to_string());
-        Settings { name, listen, server: String::new(), state: None, plan }
+        Settings { name, listen, server: String::new(), state: None, plan, environment: Vec::new() }
     }
 }
 
@@ -50,6 +52,7 @@ pub struct Aggregator {
     socket: PathBuf,
     address: SocketAddr,
     metrics: SocketAddr,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Aggregator {
@@ -80,8 +83,9 @@ impl Aggregator {
         for port in &mut ports {
             port.release();
         }
-        let process = start_process(&configuration, open_files);
-        let mut daemon = Aggregator { process, configuration, socket, address, metrics };
+        let environment = settings.environment.clone();
+        let process = start_process(&configuration, open_files, &environment);
+        let mut daemon = Aggregator { process, configuration, socket, address, metrics, environment };
         daemon.wait_ready();
         daemon
     }
@@ -98,7 +102,7 @@ impl Aggregator {
     pub fn kill_and_restart(&mut self, meanwhile: impl FnOnce()) {
         self.process.kill();
         meanwhile();
-        self.process = start_process(&self.configuration, None);
+        self.process = start_process(&self.configuration, None, &self.environment);
         self.wait_ready();
     }
 
@@ -110,6 +114,11 @@ impl Aggregator {
     /// Returns the address of the metrics.
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics
+    }
+
+    /// Path of the control socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// Path of the configuration file.
@@ -209,10 +218,11 @@ impl Aggregator {
 }
 
 /// Starts the daemon of a configuration file, in the file's folder.
-fn start_process(configuration: &Path, open_files: Option<u64>) -> Process {
+fn start_process(configuration: &Path, open_files: Option<u64>, environment: &[(&str, String)]) -> Process {
     let home = configuration.parent().expect("a file has a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
     command.args(["run", "-c"]).arg(configuration).current_dir(home);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     if let Some(limit) = open_files {
         // SAFETY: between fork and exec only a plain system call is made.
         unsafe {
@@ -241,7 +251,7 @@ pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
 
 /// The whole configuration around a plan.
 fn configuration_text(port: u16, metrics: SocketAddr, socket: &Path, settings: &Settings) -> String {
-    let Settings { name, listen, server, state, plan } = settings;
+    let Settings { name, listen, server, state, plan, .. } = settings;
     let listen: Vec<String> =
         listen.iter().map(|text| format!("\"{}\"", text.replace("{port}", &port.to_string()))).collect();
     let (listen, socket) = (listen.join(", "), socket.display());

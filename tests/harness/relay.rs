@@ -49,7 +49,8 @@ impl Shared {
     }
 }
 
-/// A running relay.
+/// A running relay; clones are the same one.
+#[derive(Clone)]
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,

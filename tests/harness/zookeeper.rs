@@ -136,6 +136,11 @@ impl ZooKeeper {
         self.wait_serving();
     }
 
+    /// Id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("a running server").id()
+    }
+
     /// Stops the server's clock: connections stay open and nobody answers. `resume` lets it run on.
     pub fn pause(&self) {
         self.process.as_ref().expect("a running server").signal(libc::SIGSTOP);

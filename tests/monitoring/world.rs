@@ -7,7 +7,7 @@ use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use triton_double::{Double, Service};
@@ -26,7 +26,7 @@ const ACCOUNTS: &str = r#"{"accounts":[{"uuid":"2c2457f2-0000-4000-8000-00000000
 pub const FOLLOWED_VM: &str = "11110000-0000-4000-8000-000000000001";
 /// A zone that is made of what services write into ZooKeeper, and its node there.
 pub const TREE: &str = "emy-10.example.com.";
-const NODE: &str = "/com/example/emy-10";
+pub const NODE: &str = "/com/example/emy-10";
 /// A zone that is made of what the services of a Triton datacenter know.
 pub const FOLLOWED: &str = "followed.test.";
 /// More than anything here takes.
@@ -79,6 +79,8 @@ pub struct Plan {
     pub catalog: bool,
     /// The budget of memory, where it is not the default.
     pub memory: Option<&'static str>,
+    /// What is done with the folder of the first replica before it starts; returns variables of its environment.
+    pub prepare: fn(&Path) -> Vec<(&'static str, String)>,
 }
 
 impl Default for Plan {
@@ -95,6 +97,7 @@ impl Default for Plan {
             steered: false,
             catalog: false,
             memory: None,
+            prepare: |_| Vec::new(),
         }
     }
 }
@@ -148,7 +151,10 @@ impl World {
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
                 let (zookeeper, triton) = (zookeeper.as_ref(), triton.as_ref());
-                let settings = settings(plan, replica, &relays[replica], zookeeper, triton, secondary.address);
+                let mut settings = settings(plan, replica, &relays[replica], zookeeper, triton, secondary.address);
+                if replica == 0 {
+                    settings.environment = (plan.prepare)(&home(replica));
+                }
                 Aggregator::start_with(&home(replica), &settings)
             })
             .collect();
@@ -368,6 +374,9 @@ fn settings(
     let mut more = String::new();
     if plan.inventory {
         more.push_str("[inventories.dc]\nfile = \"inventory.json\"\naccounting = true\n");
+    }
+    if plan.inventory && !plan.busy {
+        more.push_str("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\n");
     }
     if let Some(double) = triton {
         let [vmapi, cnapi, napi] = [Service::Vmapi, Service::Cnapi, Service::Napi].map(|service| double.url(service));
