@@ -10,13 +10,14 @@
 //!
 //! Cost: a round trip or two; the library sends a lost datagram again within the time it has.
 //!
-//! Parts: `http` and `ldap` the clients of services that speak HTTP and LDAP, `stream` their connections, `tls` whom they
-//! believe.
+//! Parts: `secure` TLS to name servers, which a server with it is asked over and never in clear; `http` and `ldap` the clients
+//! of services that speak HTTP and LDAP, `stream` their connections, `tls` whom they believe.
 //!
 //! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS), 7871 (EDNS Client Subnet), 8945 section 5.4 (TSIG).
 
 pub mod http;
 pub mod ldap;
+pub mod secure;
 pub mod stream;
 pub mod tls;
 
@@ -29,11 +30,13 @@ use hickory_client::xfer::{DnsHandle, FirstAnswer};
 use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsOption};
 use hickory_proto::rr::{DNSClass, RData, RecordType};
+use secure::{Tls, TlsFault};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use stream::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -49,6 +52,8 @@ pub struct Server {
     pub source: Option<IpAddr>,
     /// Signs what we ask and checks what comes back.
     pub key: Option<Arc<Key>>,
+    /// How it is reached by TLS; none for clear text.
+    pub tls: Option<Arc<Tls>>,
 }
 
 impl Server {
@@ -61,7 +66,7 @@ impl Server {
 
 impl From<SocketAddr> for Server {
     fn from(address: SocketAddr) -> Server {
-        Server { address, source: None, key: None }
+        Server { address, source: None, key: None, tls: None }
     }
 }
 
@@ -90,6 +95,8 @@ pub enum ClientError {
     Id,
     #[error("no DNS message")]
     Malformed,
+    #[error("no TLS with the server: {0}")]
+    Tls(#[from] TlsFault),
     #[error(transparent)]
     Tsig(#[from] TsigError),
 }
@@ -114,6 +121,9 @@ impl ClientError {
 
     /// Sorts an error of a socket that was opened.
     fn of_socket(error: io::Error) -> ClientError {
+        if let Some(fault) = TlsFault::of(&error) {
+            return ClientError::Tls(fault);
+        }
         ClientError::Exchange(NetError::Io(error.into()))
     }
 }
@@ -156,8 +166,11 @@ impl Question {
         self.request().to_vec().expect("a question for one name can be written")
     }
 
-    /// Asks over UDP; the answer may be cut off.
+    /// Asks over UDP; the answer may be cut off. A server with TLS is asked over that.
     pub async fn ask_udp(&self, server: &Server, patience: Duration) -> Result<Message, ClientError> {
+        if server.tls.is_some() {
+            return self.ask_tcp(server, patience).await;
+        }
         if server.key.is_some() {
             return in_time(patience, exchange_udp(server, self.octets())).await;
         }
@@ -171,7 +184,7 @@ impl Question {
     /// Asks over a connection of its own, where nothing is left out for want of room. Connecting has as much time as the
     /// answer.
     pub async fn ask_tcp(&self, server: &Server, patience: Duration) -> Result<Message, ClientError> {
-        if server.key.is_some() {
+        if server.key.is_some() || server.tls.is_some() {
             return in_time(patience, exchange_tcp(server, self.octets())).await;
         }
         let source = server.source.map(|source| SocketAddr::new(source, 0));
@@ -217,8 +230,12 @@ async fn in_time(
 //--- Octets ---
 
 /// Sends a message in a datagram, signed for a server with a key, and waits for the one that has its id. A bad signature
-/// ends the attempt: whoever forges one only makes us ask over TCP, where what is wrong is said.
+/// ends the attempt: whoever forges one only makes us ask over TCP, where what is wrong is said. A server with TLS is asked
+/// over that.
 pub async fn exchange_udp(server: &Server, mut message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+    if server.tls.is_some() {
+        return exchange_tcp(server, message).await;
+    }
     let chain = sign(server, &mut message);
     let received = async {
         let socket = UdpSocket::bind((server.local(), 0)).await?;
@@ -240,7 +257,7 @@ pub async fn exchange_udp(server: &Server, mut message: Vec<u8>) -> Result<Vec<u
 /// Sends a message over a connection of its own, signed for a server with a key, and reads the one that comes.
 pub async fn exchange_tcp(server: &Server, mut message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
     let chain = sign(server, &mut message);
-    let mut stream = connect(server).await?;
+    let mut stream = open(server).await?;
     let received = async {
         stream.write_all(&frame(&message)).await?;
         let mut response = vec![0; usize::from(stream.read_u16().await?)];
@@ -254,8 +271,19 @@ pub async fn exchange_tcp(server: &Server, mut message: Vec<u8>) -> Result<Vec<u
     check(chain, response)
 }
 
-/// Opens a connection, from the source address if there is one.
-pub async fn connect(server: &Server) -> Result<TcpStream, ClientError> {
+/// Opens a connection, over TLS to a server that has it.
+pub async fn open(server: &Server) -> Result<Box<dyn Stream>, ClientError> {
+    let stream = connect(server).await?;
+    let Some(tls) = &server.tls else { return Ok(Box::new(stream)) };
+    let secured = tls.secure(stream).await.map_err(|error| match TlsFault::of(&error) {
+        Some(TlsFault::Name(_)) => ClientError::Tls(TlsFault::Name(tls.files.name.clone())),
+        _ => ClientError::of_socket(error),
+    });
+    Ok(Box::new(secured?))
+}
+
+/// Opens a TCP connection, from the source address if there is one.
+async fn connect(server: &Server) -> Result<TcpStream, ClientError> {
     let failed = |error: io::Error| ClientError::Connect(NetError::Io(error.into()));
     let socket = if server.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(failed)?;

@@ -3,7 +3,7 @@
 //! A file goes through three steps: `tree` turns either format into values with positions, to which `include` puts those of
 //! further files and variables of the environment; `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `catalogs` with `listed`, `clients`,
+//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries` and `peer_tls`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `catalogs` with `listed`, `clients`,
 //! `regions` with `zone_pattern` and `member_rules`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods`, `security` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
@@ -33,6 +33,7 @@ mod keys;
 pub mod listed;
 mod member_rules;
 mod names;
+mod peer_tls;
 mod peers;
 mod plan;
 mod primaries;

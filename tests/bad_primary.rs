@@ -52,7 +52,8 @@ fn limits() -> Limits {
 }
 
 fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
-    let primaries = addresses.iter().map(|address| Server { address: *address, source: None, key: None }).collect();
+    let primaries =
+        addresses.iter().map(|address| Server { address: *address, source: None, key: None, tls: None }).collect();
     let timers = TimerBounds {
         refresh_min: 50 * MILLISECOND,
         refresh_max: 50 * MILLISECOND,

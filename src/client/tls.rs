@@ -38,7 +38,11 @@ pub fn connector(trust: Trust<'_>) -> Result<TlsConnector, String> {
     Ok(Arc::new(builder.with_no_client_auth()).into())
 }
 
-fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+/// Makes what judges certificates.
+pub(super) fn verifier(
+    trust: Trust<'_>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
     let (mut roots, mut listed) = (RootCertStore::empty(), Vec::new());
     match trust {
         Trust::Anyone => return Ok(Arc::new(Unverified(provider.clone()))),

@@ -21,10 +21,8 @@ use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
 use crate::transfer::ZonePlan;
 use serde_json::{Value, json};
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use wire::name::Name;
-use wire::tsig::Key;
 
 /// Describes the whole plan.
 pub fn describe_plan(config: &Config) -> Value {
@@ -129,7 +127,7 @@ fn describe_catalog(config: &Config, source: &CatalogSource) -> Value {
 /// Describes one zone.
 fn describe_zone(config: &Config, zone: &ZonePlan) -> Value {
     let primaries = zone.primaries.iter();
-    let primaries = primaries.map(|primary| describe_peer(primary.address, primary.source, primary.key.as_deref()));
+    let primaries = primaries.map(describe_peer);
     let (timers, limits) = (&zone.timers, &zone.limits);
     json!({
         "zone": zone.zone,
@@ -356,13 +354,28 @@ fn describe_ways_out(outgoing: Option<&Outgoing>, targets: &[Server]) -> Value {
         (rules.collect::<Vec<_>>(), outgoing.ixfr)
     });
     let (rules, ixfr) = outgoing.unwrap_or_default();
-    let targets = targets.iter().map(|target| describe_peer(target.address, target.source, target.key.as_deref()));
+    let targets = targets.iter().map(describe_peer);
     json!({ "allow_transfer": rules, "ixfr_out": ixfr, "notify": targets.collect::<Vec<_>>() })
 }
 
 /// Describes another server.
-fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>) -> Value {
-    json!({ "address": address, "source_address": source, "key": key.map(|key| &key.name) })
+fn describe_peer(server: &Server) -> Value {
+    let mut peer = json!({
+        "address": server.address,
+        "source_address": server.source,
+        "key": server.key.as_ref().map(|key| &key.name),
+    });
+    if let Some(tls) = &server.tls {
+        let files = &tls.files;
+        peer["tls"] = json!({
+            "name": files.name,
+            "verify": files.is_verified,
+            "ca": files.ca.as_ref().map(|(path, _)| path),
+            "certificate": files.identity.as_ref().map(|own| &own.certificate_file),
+            "key": files.identity.as_ref().map(|own| &own.key_file),
+        });
+    }
+    peer
 }
 
 /// A duration in seconds.

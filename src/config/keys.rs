@@ -49,12 +49,13 @@ struct Declared {
 #[derive(Default)]
 pub struct Keys {
     declared: Vec<Declared>,
+    touches_disk: bool,
 }
 
 impl Keys {
     /// Reads `[keys]`. Without `touch_disk` the secrets stay empty, for texts that are no files.
     pub fn read(reader: &mut Reader<'_>, root: &Fields<'_>, legacy: bool, touch_disk: bool) -> Keys {
-        let mut keys = Keys::default();
+        let mut keys = Keys { touches_disk: touch_disk, ..Keys::default() };
         let Some(section) = root.entry("keys") else { return keys };
         let Value::Table(entries) = &section.node.value else {
             reader.wrong_type::<()>("keys", &section.node, "a table [keys.\"NAME\"] for each key");
@@ -68,6 +69,11 @@ impl Keys {
             keys.declared.push(Declared { name, at: entry.key_at, key, used: Cell::new(false) });
         }
         keys
+    }
+
+    /// Returns true if the files that the configuration names are read.
+    pub fn touches_disk(&self) -> bool {
+        self.touches_disk
     }
 
     /// Reads a reference to a key whose holder signs requests to us.

@@ -21,10 +21,8 @@ use crate::transfer::{CatalogLimits, TimerBounds, ZonePlan};
 use settings::error::on_one_line;
 use settings::units::{format_duration, format_size};
 use std::fmt::{self, Write};
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use wire::name::Name;
-use wire::tsig::Key;
 
 /// Writes the whole plan.
 pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
@@ -216,7 +214,7 @@ pub fn describe_cookies(plan: &CookiesPlan) -> String {
 fn write_zone(zone: &ZonePlan, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "  {}", zone.zone)?;
     for primary in &zone.primaries {
-        let peer = describe_peer(primary.address, primary.source, primary.key.as_deref());
+        let peer = describe_peer(primary);
         writeln!(out, "    primary {peer}")?;
     }
     if !zone.ixfr {
@@ -240,7 +238,7 @@ fn write_catalog(config: &Config, source: &CatalogSource, out: &mut impl Write) 
     }
     let ways = source.groups.iter().map(|(group, way)| (format!("zones of group \"{group}\""), way));
     for (which, way) in [("its zones".to_owned(), &source.member)].into_iter().chain(ways) {
-        let peer = |primary: &Server| describe_peer(primary.address, primary.source, primary.key.as_deref());
+        let peer = describe_peer;
         let primaries: Vec<String> = way.plan.primaries.iter().map(peer).collect();
         writeln!(out, "    {which} from {}, {}", join(&primaries), describe_timers(&way.plan.timers))?;
     }
@@ -321,11 +319,16 @@ fn write_services(own: &StaticZonePlan, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Describes another server: its address, the source address and the key used with it.
-fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>) -> String {
+/// Describes another server: its address, the source address and the key used with it, and TLS.
+fn describe_peer(server: &Server) -> String {
+    let Server { address, source, key, tls } = server;
     let source = source.map(|source| format!(" from {source}")).unwrap_or_default();
-    let key = key.map(|key| format!(" with key {}", key.name)).unwrap_or_default();
-    format!("{address}{source}{key}")
+    let key = key.as_ref().map(|key| format!(" with key {}", key.name)).unwrap_or_default();
+    let tls = tls.as_ref().map(|tls| match &tls.files {
+        files if files.is_verified => format!(" over TLS as {}", files.name),
+        _ => " over TLS as anybody".to_owned(),
+    });
+    format!("{address}{source}{key}{}", tls.unwrap_or_default())
 }
 
 /// Writes what a zone's answers have of large sets, and who copies it.
@@ -362,7 +365,7 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
     if targets.is_empty() {
         return Ok(());
     }
-    let peer = |target: &Server| describe_peer(target.address, target.source, target.key.as_deref());
+    let peer = describe_peer;
     writeln!(out, "    NOTIFY to {}", join(&targets.iter().map(peer).collect::<Vec<_>>()))
 }
 

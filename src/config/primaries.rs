@@ -7,6 +7,7 @@
 //! RFCs: RFD 172 (the short form).
 
 use crate::client::Server;
+use crate::config::peer_tls::read_tls;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::secondaries::outgoing;
 use crate::config::sections::Sections;
@@ -52,6 +53,7 @@ pub const WAY: &[Key<Way>] = &[
     key("regress_after_silence", "", INHERITED)
         .takes(Kind::DurationWithin(REGRESS, |way, span| way.plan.timers.regress_after_silence = span)),
     key("key", "", "TSIG key that its primaries share with us").bound("name of a key"),
+    key("tls", "", "TLS to its primaries, on port 853; default: none").bound("table"),
     key("ixfr", "true", "whether the primaries are asked for differences")
         .takes(Kind::Flag(|way, choice| way.plan.ixfr = choice)),
 ];
@@ -68,11 +70,12 @@ pub static PRIMARY: Table<Inherited> = Table {
         key("source_address", "", "default: that of the zone")
             .takes(Kind::SourceAddress(|primary, source| primary.source = Some(source))),
         key("key", "", "TSIG key that it shares with us; default: that of the zone").bound("name of a key"),
+        key("tls", "", "TLS to it; default: that of the zone").bound("table"),
     ]],
 };
 
 /// Primaries in messages.
-const ROLE: Role = Role { noun: "primary", table: &PRIMARY };
+const ROLE: Role = Role { noun: "primary", table: &PRIMARY, has_tls: true };
 
 /// A zone, a member of one, or a catalog that is being read.
 pub struct Way {
@@ -102,6 +105,9 @@ impl Way {
     ) -> Option<ZonePlan> {
         check_timers(reader, fields, &self.plan.timers, place);
         self.inherited.key = fields.read(reader, "key", |r, key, node| sections.keys.signing(r, key, node));
+        if let Some(entry) = fields.entry("tls") {
+            self.inherited.tls = read_tls(reader, sections.keys, place, entry);
+        }
         fields.need(reader, "primaries", at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
         let inherited = &self.inherited;
         let primaries =

@@ -10,6 +10,7 @@ use crate::config::drains::DRAIN;
 use crate::config::floods::{COOKIES, RATE_LIMIT};
 use crate::config::inventories::{FETCHED, FOLLOWED, INVENTORY, MADE};
 use crate::config::keys::KEY;
+use crate::config::peer_tls::PEER_TLS;
 use crate::config::primaries::{PRIMARY, ZONE};
 use crate::config::probe::PROBE;
 use crate::config::regions::{AGGREGATION, DAMPING, MATCHING, MEMBER};
@@ -61,7 +62,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 43] {
+pub fn tables() -> [TableText; 44] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -84,6 +85,7 @@ pub fn tables() -> [TableText; 43] {
         SERVICES.describe(),
         OPENSTACK.describe(),
         PRIMARY.describe(),
+        PEER_TLS.describe(),
         AGGREGATION.describe(),
         MEMBER.describe(),
         MATCHING.describe(),

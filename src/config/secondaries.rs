@@ -87,7 +87,7 @@ pub static TARGET: Table<Inherited> = Table {
 };
 
 /// Secondaries in messages.
-const ROLE: Role = Role { noun: "secondary", table: &TARGET };
+const ROLE: Role = Role { noun: "secondary", table: &TARGET, has_tls: false };
 
 /// A number that may be more than the address space holds.
 fn to_usize(number: u64) -> usize {

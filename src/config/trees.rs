@@ -397,7 +397,7 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
 }
 
 /// Reads a private key.
-fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Zeroizing<Vec<u8>>> {
+pub fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Zeroizing<Vec<u8>>> {
     if !touch_disk {
         return Some(Zeroizing::default());
     }

@@ -48,7 +48,7 @@ pub async fn fetch(
     claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
     let begun = Instant::now();
-    let stream = match timeout(limits.connect_timeout, client::connect(primary)).await {
+    let stream = match timeout(limits.connect_timeout, client::open(primary)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };

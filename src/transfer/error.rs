@@ -5,6 +5,7 @@
 use crate::budget::Excess;
 use crate::catalog::listing::ListingError;
 use crate::client::ClientError;
+use crate::client::secure::TlsFault;
 use crate::zone::{Anomalies, ZoneError};
 use hickory_client::NetError;
 use std::io;
@@ -109,6 +110,8 @@ pub enum TransferError {
     Catalog(#[from] ListingError),
     #[error("the response cannot be trusted: {}{}", .0, tsig_advice(.0))]
     Tsig(#[from] TsigError),
+    #[error("no TLS with the primary: {0}")]
+    Tls(TlsFault),
     #[error("the poll failed: {0}")]
     Poll(Box<str>),
     #[error("the program is stopping")]
@@ -166,6 +169,7 @@ impl TransferError {
             TransferError::Memory(_) => "memory",
             TransferError::Regressed { .. } => "regressed",
             TransferError::Tsig(error) => error.reason(),
+            TransferError::Tls(fault) => fault.reason(),
             TransferError::Catalog(_) => "catalog",
             TransferError::Poll(_) => "poll",
             TransferError::Stopped => "stopped",
@@ -175,6 +179,9 @@ impl TransferError {
     /// Sorts an error of an open connection: a peer that went away is one thing, however the kernel words it.
     pub fn from_stream(error: io::Error) -> TransferError {
         use io::ErrorKind::*;
+        if let Some(fault) = TlsFault::of(&error) {
+            return TransferError::Tls(fault);
+        }
         match error.kind() {
             UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => TransferError::Closed,
             _ => TransferError::Io(error),
@@ -193,6 +200,7 @@ impl From<ClientError> for TransferError {
             ClientError::Connect(error) | ClientError::Exchange(error) => TransferError::Poll(error.to_string().into()),
             ClientError::Id => TransferError::Id,
             ClientError::Malformed => TransferError::Malformed("no DNS message"),
+            ClientError::Tls(fault) => TransferError::Tls(fault),
             ClientError::Tsig(error) => TransferError::Tsig(error),
         }
     }

@@ -185,7 +185,7 @@ mod tests {
                 let _ = socket.send_to(&[&header, &query[12..end], &record].concat(), client).await;
             }
         });
-        Server { address, source: None, key: None }
+        Server { address, source: None, key: None, tls: None }
     }
 
     /// All turns of a primary that a queue has.

@@ -46,6 +46,8 @@ impl Activity {
 #[schemars(rename = "Primary")]
 pub struct PrimaryStatus {
     pub address: SocketAddr,
+    /// True if it is reached by TLS.
+    pub tls: bool,
     /// Serial in its last SOA answer or zone transfer.
     pub announced: Option<Serial>,
     /// Result of the last attempt, in words.
@@ -195,6 +197,7 @@ impl Status {
     pub fn new(plan: &ZonePlan) -> Status {
         let primaries = plan.primaries.iter().map(|primary| PrimaryStatus {
             address: primary.address,
+            tls: primary.tls.is_some(),
             announced: None,
             result: "not tried yet".to_owned(),
             success: None,

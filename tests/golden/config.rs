@@ -96,6 +96,9 @@ const DIRECTED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i
     ufds = { address = \"ldaps://192.0.2.1\", password_file = \"p\", ca = \"ca.pem\" }\n";
 const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
 const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
+const SECURE: &str = "[zones]\n\"a.example\" = { primaries = \"192.0.2.1\", tls = { ca = \"ca.pem\" } }\n";
+const SHOWN: &str = "[zones]\n\"a.example\" = { primaries = { address = \"192.0.2.1\", tls = { ca = \"ca.pem\", \
+    certificate = \"cert.pem\", key = \"key.pem\" } } }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
 
 #[test]
@@ -115,7 +118,7 @@ fn disk_text() -> String {
     let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
     let three =
         "0123456789abcdef0123456789abcdef\n00000000000000000000000000000000\n00000000000000000000000000000000\n";
-    let cases: [OnDisk; 42] = [
+    let cases: [OnDisk; 45] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("an included file that is not UTF-8", &[("more", "a\u{ff}", 0o644)], "include = \"more\"\n[zones]\n"),
@@ -170,6 +173,13 @@ fn disk_text() -> String {
             "a key that strangers can read",
             &[("ca.pem", "", 0o644), ("cert.pem", "", 0o644), ("key.pem", "", 0o644)],
             tree_tls,
+        ),
+        ("no files of a primary's TLS", &[], SECURE),
+        ("an authority of a primary that is none", &[("ca.pem", "nothing", 0o644)], SECURE),
+        (
+            "a key for a primary that strangers can read",
+            &[("ca.pem", "", 0o644), ("cert.pem", "", 0o644), ("key.pem", "", 0o644)],
+            SHOWN,
         ),
         ("a folder for a secret", &[], "digest = \".\"\n"),
         ("a token of two words", &[("t", "one two\n", 0o600), ("ca.pem", "", 0o644)], FETCHED),

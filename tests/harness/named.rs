@@ -84,7 +84,12 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
         writeln!(text, "key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};").expect("string");
     }
     let key = plan.transfer_key.as_ref().map(|key| format!(" key \"{}\"", key.name)).unwrap_or_default();
-    let primaries = plan.primaries().map(|primary| format!(" {} port {}{key};", primary.ip(), primary.port()));
+    if let Some((name, ca)) = &plan.tls {
+        let ca = ca.display();
+        writeln!(text, "tls above {{ ca-file \"{ca}\"; remote-hostname \"{name}\"; }};").expect("string");
+    }
+    let tls = plan.tls.as_ref().map(|_| " tls above").unwrap_or_default();
+    let primaries = plan.primaries().map(|primary| format!(" {} port {}{key}{tls};", primary.ip(), primary.port()));
     let primaries = format!("{{{} }}", primaries.collect::<String>());
     text.push_str(&options(home, address));
     text.push_str(" masterfile-format text;\n transfers-per-ns 100;\n serial-query-rate 1000;\n");

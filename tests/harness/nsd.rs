@@ -80,7 +80,16 @@ fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, Path
 
 /// It asks for differences by itself, and applies what it has got within a second.
 fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -> String {
-    let mut text = server(home, address, "verbosity: 2\n xfrd-reload-timeout: 0");
+    let mut more = "verbosity: 2\n xfrd-reload-timeout: 0".to_string();
+    if let Some((_, ca)) = &plan.tls {
+        write!(more, "\n tls-cert-bundle: \"{}\"", ca.display()).expect("string");
+    }
+    let mut text = server(home, address, &more);
+    let mut tls = "";
+    if let Some((name, _)) = &plan.tls {
+        writeln!(text, "tls-auth:\n name: above\n auth-domain-name: \"{name}\"").expect("string");
+        tls = " above";
+    }
     for key in plan.keys() {
         let (name, algorithm, secret) = (&key.name, &key.algorithm, &key.secret);
         writeln!(text, "key:\n name: \"{name}\"\n algorithm: {algorithm}\n secret: \"{secret}\"").expect("string");
@@ -91,7 +100,7 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
     for (index, zone) in plan.zones.iter().enumerate() {
         writeln!(
             text,
-            "zone:\n name: \"{zone}\"\n zonefile: \"{index}.zone\"\n request-xfr: {primary} {transfer}\n \
+            "zone:\n name: \"{zone}\"\n zonefile: \"{index}.zone\"\n request-xfr: {primary} {transfer}{tls}\n \
              allow-notify: 127.0.0.1 {notify}\n provide-xfr: 127.0.0.1 NOKEY"
         )
         .expect("string");

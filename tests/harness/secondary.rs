@@ -5,7 +5,7 @@ use super::peer::program_path;
 use super::{Client, Dname, Folder, Port, Process, Query, Record, rtype};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,13 +43,23 @@ pub struct SecondaryPlan {
     pub zones: Vec<Dname>,
     /// The catalog whose members it takes up, from the same primary.
     pub catalog: Option<Dname>,
+    /// Name and authority of the primary's certificate, if it is asked over TLS.
+    pub tls: Option<(String, PathBuf)>,
 }
 
 impl SecondaryPlan {
     /// Zones of a primary, without keys and catalog.
     pub fn new(primary: SocketAddr, zones: &[&Dname]) -> SecondaryPlan {
         let zones = zones.iter().copied().cloned().collect();
-        SecondaryPlan { primary, other_primary: None, transfer_key: None, notify_key: None, zones, catalog: None }
+        SecondaryPlan {
+            primary,
+            other_primary: None,
+            transfer_key: None,
+            notify_key: None,
+            zones,
+            catalog: None,
+            tls: None,
+        }
     }
 
     /// Returns the plan with one key for everything.
@@ -62,6 +72,12 @@ impl SecondaryPlan {
     /// Returns the plan with another primary, which announces changes from its own address.
     pub fn with_other_primary(mut self, primary: SocketAddr) -> SecondaryPlan {
         self.other_primary = Some(primary);
+        self
+    }
+
+    /// Returns the plan with transfers over TLS.
+    pub fn with_tls(mut self, name: &str, ca: &Path) -> SecondaryPlan {
+        self.tls = Some((name.to_string(), ca.to_path_buf()));
         self
     }
 

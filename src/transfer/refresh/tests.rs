@@ -69,7 +69,10 @@ impl Bench {
         let plan = ZonePlan {
             zone: zone.clone(),
             origin: zone,
-            primaries: addresses.iter().map(|address| Server { address: *address, source: None, key: None }).collect(),
+            primaries: addresses
+                .iter()
+                .map(|address| Server { address: *address, source: None, key: None, tls: None })
+                .collect(),
             notify_from: Vec::new(),
             ixfr: true,
             timers: TimerBounds::default(),
