@@ -61,6 +61,7 @@ fn the_example_shows_every_key() {
             "[inventories.NAME.triton.ufds]" => example["inventories"]["us-north"]["triton"].get("ufds"),
             "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
             "[[zones.\"NAME\".openstack]]" => example["zones"]["mystack.example.com"]["openstack"].get(0),
+            "primaries tls" => example["zones"]["us-west-3.cns.example.com"].get("tls"),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
             "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
             "notify" => example["secondaries"]["notify"].get(1),
@@ -139,6 +140,8 @@ fn the_defaults_of_the_schema_are_true() {
             "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" | "a member of [aggregations.\"NAME\"]" => continue,
             "a member of [aggregations.\"NAME\"] with match" => continue,
             "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
+            // Of which the default is to have none.
+            "primaries tls" => continue,
             "answers" | "addresses" | "[[aggregations.\"NAME\".names]] steering" | "[clients] \"NAME\"" => continue,
             "steering" => steering,
             path => path,

@@ -233,6 +233,7 @@ fn labels_between(source: &str, begin: &str, end: &str) -> BTreeSet<String> {
 fn the_runbook_explains_every_reason_of_a_failed_transfer() {
     let mut labels = labels_between("src/transfer/error.rs", "pub fn reason(&self)", "\n    }\n");
     labels.extend(labels_between("src/transfer/error.rs", "const RCODE_LABELS", "];"));
+    labels.extend(labels_between("src/client/secure.rs", "pub fn reason(&self)", "\n    }\n"));
     labels.extend(labels_between("crates/wire/src/tsig.rs", "pub fn reason(&self)", "\n    }\n"));
     // NOERROR is no failure; the list of response codes has it for its place.
     assert!(labels.remove("noerror") && labels.len() > 45, "{labels:?}");

@@ -7,14 +7,18 @@
 
 use crate::client::secure::{Identity, Tls, TlsFiles};
 use crate::config::keys::Keys;
-use crate::config::trees::read_tls_key;
 use rustls::pki_types::ServerName;
 use settings::read::{Reader, shorten};
 use settings::schema::{Kind, Table, key};
+use settings::secret::read_private_file;
 use settings::tree::Entry;
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Largest size of a file with a private key, more than any in PEM needs.
+const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// `tls` of a zone, catalog, member or primary
 pub static PEER_TLS: Table<TlsDraft> = Table {
@@ -40,7 +44,7 @@ pub static PEER_TLS: Table<TlsDraft> = Table {
 pub struct TlsDraft {
     name: Option<String>,
     is_verified: bool,
-    ca: Option<(std::path::PathBuf, String)>,
+    ca: Option<(PathBuf, String)>,
     identity: Option<Identity>,
     is_read: bool,
 }
@@ -111,4 +115,15 @@ pub fn read_tls(reader: &mut Reader<'_>, keys: &Keys, place: &str, entry: &Entry
         return reader.refuse(entry.key_at, format!("{place} cannot be used: {error}; write the paths of PEM files"));
     }
     Some(draft)
+}
+
+/// Reads a private key.
+pub fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Zeroizing<Vec<u8>>> {
+    if !touch_disk {
+        return Some(Zeroizing::default());
+    }
+    match read_private_file(path, MAX_KEY_BYTES) {
+        Ok(key) => Some(key),
+        Err(error) => reader.refuse_file(at, format!("\"key\" {} {error}", path.display()), error.is_absence()),
+    }
 }

@@ -10,6 +10,7 @@
 use crate::acl::Prefix;
 use crate::config::apex::{Apex, apex, blank_soa, expire, read_ns};
 use crate::config::names::{Declared, SELF, is_marked};
+use crate::config::peer_tls::read_tls_key;
 use crate::config::primaries::ZONE;
 use crate::config::secondaries::{Secondaries, outgoing, read_prefix};
 use crate::config::sections::Sections;
@@ -21,7 +22,7 @@ use crate::zone::SoaFields;
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Kind, Table, key};
-use settings::secret::{read_private_file, read_secret_file};
+use settings::secret::read_secret_file;
 use settings::tree::{Entry, Node, Value};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -42,9 +43,6 @@ const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
 
 /// Domains that hold all reverse zones (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
-
-/// Largest size of a file with a private key, more than any in PEM needs.
-const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// A zone that comes from a tree of ZooKeeper's
 pub static TREE: Table<TreePlan> = Table {
@@ -394,17 +392,6 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
         return reader.refuse(entry.key_at, format!("{place} cannot be used: {error}; write the paths of PEM files"));
     }
     Some(plan)
-}
-
-/// Reads a private key.
-pub fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Zeroizing<Vec<u8>>> {
-    if !touch_disk {
-        return Some(Zeroizing::default());
-    }
-    match read_private_file(path, MAX_KEY_BYTES) {
-        Ok(key) => Some(key),
-        Err(error) => reader.refuse_file(at, format!("\"key\" {} {error}", path.display()), error.is_absence()),
-    }
 }
 
 #[cfg(test)]

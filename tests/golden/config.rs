@@ -97,8 +97,8 @@ const DIRECTED: &str = "[zones.\"i.example\"]\ninventory = \"i\"\n[inventories.i
 const CLIENTS: &str = "[clients]\n\"a.example\" = { file = \"a\" }\n\"b.example\" = { file = \"b\" }\n";
 const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECURE: &str = "[zones]\n\"a.example\" = { primaries = \"192.0.2.1\", tls = { ca = \"ca.pem\" } }\n";
-const SHOWN: &str = "[zones]\n\"a.example\" = { primaries = { address = \"192.0.2.1\", tls = { ca = \"ca.pem\", \
-    certificate = \"cert.pem\", key = \"key.pem\" } } }\n";
+const SHOWN: &str = "[zones]\n\"a.example\" = { primaries = [{ address = \"192.0.2.1\", tls = { ca = \"ca.pem\", \
+    certificate = \"cert.pem\", key = \"key.pem\" } }] }\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
 
 #[test]
