@@ -53,7 +53,8 @@ impl Announcer {
         let publisher = Arc::new(Publisher::default());
         let timers = Timers { first: Duration::from_millis(500), ..Timers::default() };
         let notifier = notify::start(publisher.clone(), Arc::new(Metrics::new()), timers);
-        let target = |secondary: &Secondary| Server { address: secondary.address(), key: key.clone(), source: None };
+        let target =
+            |secondary: &Secondary| Server { address: secondary.address(), key: key.clone(), source: None, tls: None };
         let targets: Targets =
             zones.iter().map(|zone| (name(zone), secondaries.iter().map(target).collect())).collect();
         notifier.set_targets(targets);
