@@ -3,12 +3,13 @@
 //! A family is one row of the table in this file: its documentation is its help, its labels decide with what its series
 //! go. Families are the prometheus crate's own; those by zone have few series however many zones there are (`by_zone`).
 //! What each query counts is in `queries`, and is put into them when scraped; so are the keeper's gauges
-//! (`set_when_read`).
+//! (`set_when_read`) and what any process has (`process`).
 //!
 //! Cost: a scrape is O(series + threads), beside what the keeper's gauges take.
 
 mod by_zone;
 mod peers;
+mod process;
 mod queries;
 mod transfers;
 
@@ -17,10 +18,11 @@ pub use peers::{Peer, PeerCounts, Peers};
 pub use queries::{CLASSES, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
 pub use transfers::{SentTransfers, TransferCounts};
 
-use prometheus::core::{Atomic, Collector, Desc, GenericGauge, MetricVec, MetricVecBuilder};
+use prometheus::core::{Atomic, Collector, Desc, GenericCounter, GenericGauge, MetricVec, MetricVecBuilder};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Counter, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 use queries::{DROPPED, QueryBlocks};
 use std::collections::BTreeMap;
@@ -30,6 +32,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prefix of the name of every family.
 const PREFIX: &str = "aggregator";
+/// The beginning of the names of those that any process has, which have no prefix.
+const USUAL: &str = "process_";
 /// Upper bounds of the buckets of every histogram, in seconds.
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
 
@@ -78,6 +82,20 @@ families! {
     build_info: IntGaugeVec::new("build_info", &["version", "commit"]);
     /// When the program was started, Unix time with fractions.
     started: Gauge::with_opts("started_timestamp_seconds");
+    /// Processor time that the process has used, in seconds.
+    process_cpu: Counter::with_opts("process_cpu_seconds_total");
+    /// Resident memory of the process.
+    process_resident: IntGauge::with_opts("process_resident_memory_bytes");
+    /// Virtual memory of the process.
+    process_virtual: IntGauge::with_opts("process_virtual_memory_bytes");
+    /// Files that the process has open, sockets among them; missing where the system hides them.
+    process_open_fds: IntGaugeVec::new("process_open_fds", &[]);
+    /// Files that the process may have open.
+    process_max_fds: IntGauge::with_opts("process_max_fds");
+    /// Threads of the process.
+    process_threads: IntGauge::with_opts("process_threads");
+    /// When the process was started, Unix time with fractions.
+    process_start: Gauge::with_opts("process_start_time_seconds");
     /// Panics of threads and tasks. Each is a defect, which the log has; what panicked is done again, or only its client
     /// has nothing of it.
     panics: IntCounter::with_opts("panics_total");
@@ -314,7 +332,10 @@ pub struct Family {
 /// Describes a family. What is collected has its kind even without a series.
 fn describe(family: &dyn Series) -> impl Iterator<Item = Family> {
     family.desc().into_iter().zip(family.collect()).map(|(description, collected)| Family {
-        name: format!("{PREFIX}_{}", description.fq_name),
+        name: match &description.fq_name {
+            usual if usual.starts_with(USUAL) => usual.clone(),
+            own => format!("{PREFIX}_{own}"),
+        },
         kind: match collected.get_field_type() {
             MetricType::COUNTER => "counter",
             MetricType::HISTOGRAM => "histogram",
@@ -360,6 +381,8 @@ struct Readings {
 /// Families of the registry, whatever their kind.
 struct Families {
     registry: Registry,
+    /// Those without the prefix.
+    usual: Registry,
     all: Vec<Box<dyn Series>>,
 }
 
@@ -369,8 +392,8 @@ trait Series: Collector {
     fn forget(&self, _is_gone: &dyn Fn(&str, Option<&str>) -> bool) {}
 }
 
-impl Series for IntCounter {}
 impl Series for Histogram {}
+impl<P: Atomic + 'static> Series for GenericCounter<P> {}
 impl<P: Atomic + 'static> Series for GenericGauge<P> {}
 
 impl<T: MetricVecBuilder + 'static> Series for MetricVec<T> {
@@ -391,13 +414,15 @@ impl Families {
     /// Starts without any.
     fn new() -> Families {
         let registry = Registry::new_custom(Some(PREFIX.to_owned()), None).expect("the prefix is a valid name");
-        Families { registry, all: Vec::new() }
+        Families { registry, usual: Registry::new(), all: Vec::new() }
     }
 
     /// Registers a family.
     fn add<C: Series + Clone + 'static>(&mut self, family: prometheus::Result<C>) -> C {
         let family = family.expect("metric names and labels are valid");
-        self.registry.register(Box::new(family.clone())).expect("metric names are unique");
+        let is_usual = family.desc().iter().any(|description| description.fq_name.starts_with(USUAL));
+        let registry = if is_usual { &self.usual } else { &self.registry };
+        registry.register(Box::new(family.clone())).expect("metric names are unique");
         self.all.push(Box::new(family.clone()));
         family
     }
@@ -464,8 +489,12 @@ impl Metrics {
         self.blocks.with_totals(|totals| {
             self.set_gauges();
             self.show_queries(totals);
-            // Writing into a String cannot fail, and every family is well formed.
-            let _ = prometheus::TextEncoder::new().encode_utf8(&self.families.registry.gather(), &mut text);
+            process::show(self);
+            let Families { registry, usual, .. } = &self.families;
+            for registry in [registry, usual] {
+                // Writing into a String cannot fail, and every family is well formed.
+                let _ = prometheus::TextEncoder::new().encode_utf8(&registry.gather(), &mut text);
+            }
         });
         text
     }
