@@ -11,11 +11,12 @@ mod by_zone;
 mod peers;
 mod process;
 mod queries;
+mod sizes;
 mod transfers;
 
 pub use by_zone::{OWN_ZONES, REST, ZoneCounters, ZoneFaults, ZoneValues};
 pub use peers::{Peer, PeerCounts, Peers};
-pub use queries::{CLASSES, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
+pub use queries::{CLASSES, Counted, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
 pub use transfers::{SentTransfers, TransferCounts};
 
 use prometheus::core::{Atomic, Collector, Desc, GenericCounter, GenericGauge, MetricVec, MetricVecBuilder};
@@ -24,7 +25,8 @@ use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry,
 };
-use queries::{DROPPED, QueryBlocks};
+use queries::{DROPPED, QueryBlocks, TYPES};
+use sizes::SizeHistogram;
 use std::collections::BTreeMap;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -103,6 +105,10 @@ families! {
     queries: IntCounterVec::new("queries_total", &["transport"]);
     /// Responses by response code.
     responses: IntCounterVec::new("responses_total", &["rcode"]);
+    /// Queries that got a response, by the type that was asked for.
+    query_types: IntCounterVec::new("query_types_total", &["type"]);
+    /// Sizes of responses, those over TCP and TLS without their length in front.
+    response_sizes: SizeHistogram::with_opts("response_size_bytes");
     /// Responses sent with the TC bit.
     truncated: IntCounter::with_opts("truncated_total");
     /// Messages that got no response, by reason.
@@ -393,6 +399,7 @@ trait Series: Collector {
 }
 
 impl Series for Histogram {}
+impl Series for SizeHistogram {}
 impl<P: Atomic + 'static> Series for GenericCounter<P> {}
 impl<P: Atomic + 'static> Series for GenericGauge<P> {}
 
@@ -508,12 +515,14 @@ impl Metrics {
         for (family, labels, values) in [
             (&self.queries, &TRANSPORTS[..], &totals.queries[..]),
             (&self.responses, &RCODES[..], &totals.responses[..]),
+            (&self.query_types, &TYPES[..], &totals.types[..]),
             (&self.dropped, &DROPPED[..], &totals.dropped[..]),
             (&self.rate_limited, &CLASSES[..], &totals.limited[..]),
         ] {
             labels.iter().zip(values).for_each(|(label, value)| set(&family.with_label_values(&[label]), *value));
         }
         set(&self.truncated, totals.truncated);
+        self.response_sizes.set(totals);
     }
 
     /// Removes those series of zones and regions of which `is_gone` says so, by their family, their zone or region, and
@@ -559,11 +568,13 @@ mod tests {
     fn query_counters_are_summed_over_threads_that_come_and_go() {
         let metrics = Metrics::new();
         let (first, second) = (metrics.query_counters(), metrics.query_counters());
-        first.count(Transport::Udp, 0, false);
-        second.count(Transport::Udp, 3, true);
+        let counted =
+            |transport, rcode, truncated| Counted { transport, rtype: Some(1), rcode, octets: Some(100), truncated };
+        first.count(counted(Transport::Udp, 0, false));
+        second.count(counted(Transport::Udp, 3, true));
         drop(first);
         metrics.render();
-        second.count(Transport::Tcp, 16, false);
+        second.count(counted(Transport::Tcp, 16, false));
         drop(second);
         let text = metrics.render();
         for line in [
@@ -572,6 +583,11 @@ mod tests {
             "aggregator_responses_total{rcode=\"NXDOMAIN\"} 1",
             "aggregator_responses_total{rcode=\"BADVERS\"} 1",
             "aggregator_truncated_total 1",
+            "aggregator_query_types_total{type=\"A\"} 3",
+            "aggregator_response_size_bytes_bucket{le=\"64\"} 0",
+            "aggregator_response_size_bytes_bucket{le=\"128\"} 3",
+            "aggregator_response_size_bytes_sum 300",
+            "aggregator_response_size_bytes_count 3",
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }

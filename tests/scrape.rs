@@ -2,7 +2,7 @@
 
 mod harness;
 
-use aggregator::metrics::{Family, Metrics, Transport};
+use aggregator::metrics::{Counted, Family, Metrics, Transport};
 use aggregator::serve::http;
 use aggregator::serve::listener::Listener;
 use harness::*;
@@ -17,7 +17,8 @@ use std::time::Duration;
 /// Gives every family at least one series, since families without one do not appear.
 fn fill(metrics: &Metrics) {
     let primary = ["a.example.", "192.0.2.1:53", "axfr"];
-    metrics.query_counters().count(Transport::Tls, 3, true);
+    let counted = Counted { transport: Transport::Tls, rtype: Some(28), rcode: 3, octets: Some(70), truncated: true };
+    metrics.query_counters().count(counted);
     metrics.tcp_rejected.with_label_values(&["total"]).inc();
     metrics.transfer_attempts.with_label_values(&primary).inc();
     metrics.transfer_failures.with_label_values(&["a.example.", "192.0.2.1:53", "axfr", "timeout"]).inc();

@@ -99,8 +99,9 @@ impl World {
         primary.replace(site.zone());
     }
 
-    /// CNS is asked once at our own serial, for one of its zones, and announces changes of all again.
-    fn expect_cured(&mut self, again: u64) {
+    /// CNS is asked once at our own serial, for one of its zones, and announces changes of all again. Unless `is_surely`, it
+    /// may have been asked what else happened under a serial, which is due after such a time, and has the same effect.
+    fn expect_cured(&mut self, again: u64, is_surely: bool) {
         let secondary = self.daemon.address();
         wait_until("CNS was asked at our own serial", PATIENCE, || (self.primary.tally().again > again).then_some(()));
         wait_until("CNS announces again", PATIENCE, || (!self.primary.is_silent(secondary)).then_some(()));
@@ -108,9 +109,10 @@ impl World {
             self.expect_announced(zone);
         }
         self.wait_assumed(false);
-        assert_eq!(self.series("silence_questions_total"), Some(1));
+        let questions = self.series("silence_questions_total").unwrap_or_default();
+        assert!(questions == 1 || questions == 0 && !is_surely, "{questions}");
         let status = self.daemon.verb(&["status", ZONES[1]]).stdout;
-        assert!(status.contains("    asked at our own serial "), "{status}");
+        assert_eq!(status.contains("    asked at our own serial "), questions == 1, "{status}");
         let json = self.daemon.verb(&["status", "--json", ZONES[1]]).stdout;
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         let told = &json["zones"][0]["source"]["primaries"][0]["silence"];
@@ -119,7 +121,7 @@ impl World {
             (&serde_json::Value::Null, &serde_json::Value::Bool(false)),
             "{told}"
         );
-        assert!(told["questions"] == 1 && told["asked"].is_i64(), "{told}");
+        assert!(told["questions"] == questions && told["asked"].is_i64() == (questions == 1), "{told}");
         // Each zone may have asked what else happened under its serial, too, which is due after such a time.
         let asked = self.primary.tally().again - again;
         assert!((1..=1 + ZONES.len() as u64).contains(&asked), "one question for the address, not {asked}");
@@ -134,7 +136,7 @@ async fn a_new_start_has_cns_announce_again() {
     let World { primary, sites, daemon, .. } = &mut world;
     daemon.kill_and_restart(|| World::make_silent(primary, &sites[0], secondary));
     world.wait_assumed(true);
-    world.expect_cured(again);
+    world.expect_cured(again, true);
 }
 
 /// A machine that was suspended, or a process that was.
@@ -148,5 +150,5 @@ async fn a_process_that_stood_still_has_cns_announce_again() {
     let outage = Duration::from_secs(22);
     tokio::time::sleep(outage.saturating_sub(stopped.elapsed())).await;
     world.daemon.signal(libc::SIGCONT);
-    world.expect_cured(again);
+    world.expect_cured(again, false);
 }

@@ -3,7 +3,7 @@
 //! A block is written by its UDP thread alone, without a locked instruction; streams share a block. A block whose
 //! thread has ended leaves its sums behind.
 //!
-//! Cost: a query adds to two or three counters; a sum is O(threads).
+//! Cost: a query adds to five counters, or six; a sum is O(threads).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,11 +31,83 @@ pub(super) const DROPPED: [&str; 2] = ["short", "response"];
 /// Classes of responses whose rates are limited, and connections.
 pub const CLASSES: [&str; 6] = ["answer", "nodata", "nxdomain", "referral", "error", "connection"];
 
+/// Types that have a counter of their own, by their numbers; the last slot of the counters takes all others.
+const OWN_TYPES: [(u16, &str); 17] = [
+    (1, "A"),
+    (2, "NS"),
+    (5, "CNAME"),
+    (6, "SOA"),
+    (12, "PTR"),
+    (15, "MX"),
+    (16, "TXT"),
+    (28, "AAAA"),
+    (33, "SRV"),
+    (35, "NAPTR"),
+    (43, "DS"),
+    (48, "DNSKEY"),
+    (64, "SVCB"),
+    (65, "HTTPS"),
+    (251, "IXFR"),
+    (252, "AXFR"),
+    (255, "ANY"),
+];
+
+/// The labels of types, in the order of their counters.
+pub(super) const TYPES: [&str; OWN_TYPES.len() + 1] = {
+    let mut labels = ["other"; OWN_TYPES.len() + 1];
+    let mut slot = 0;
+    while slot < OWN_TYPES.len() {
+        labels[slot] = OWN_TYPES[slot].1;
+        slot += 1;
+    }
+    labels
+};
+
+/// The slot of each type below 256.
+const TYPE_SLOTS: [u8; 256] = {
+    let mut slots = [OWN_TYPES.len() as u8; 256];
+    let mut slot = 0;
+    while slot < OWN_TYPES.len() {
+        slots[OWN_TYPES[slot].0 as usize] = slot as u8;
+        slot += 1;
+    }
+    slots
+};
+
+/// Classes of sizes: up to 64 octets, up to twice as many, and so on up to the longest message.
+pub(super) const SIZES: usize = 11;
+
+/// The largest size of a class, in octets.
+pub(super) fn size_bound(class: usize) -> u64 {
+    64 << class
+}
+
+/// The class of a size.
+fn size_class(octets: usize) -> usize {
+    let halvings = (octets.saturating_sub(1) >> 6).checked_ilog2().map_or(0, |halvings| halvings as usize + 1);
+    halvings.min(SIZES - 1)
+}
+
+/// A query and its response, as they are counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    pub transport: Transport,
+    /// The type that was asked for; none without a question that can be read.
+    pub rtype: Option<u16>,
+    pub rcode: u16,
+    /// Octets of the response; none for a transfer, which has many messages.
+    pub octets: Option<usize>,
+    pub truncated: bool,
+}
+
 /// Counters of queries. Any thread may read them.
 #[derive(Default)]
 pub struct QueryCounters {
     queries: [AtomicU64; TRANSPORTS.len()],
     responses: [AtomicU64; RCODES.len()],
+    types: [AtomicU64; TYPES.len()],
+    sizes: [AtomicU64; SIZES],
+    octets: AtomicU64,
     truncated: AtomicU64,
     dropped: [AtomicU64; DROPPED.len()],
     limited: [AtomicU64; CLASSES.len()],
@@ -43,8 +115,9 @@ pub struct QueryCounters {
 
 impl QueryCounters {
     /// Counts a query and its response; for the thread that owns the block.
-    pub fn count(&self, transport: Transport, rcode: u16, truncated: bool) {
-        self.chosen(transport, rcode, truncated).into_iter().flatten().for_each(|counter| add(counter, 1));
+    pub fn count(&self, counted: Counted) {
+        self.chosen(counted).into_iter().flatten().for_each(|counter| add(counter, 1));
+        add(&self.octets, counted.octets.unwrap_or_default() as u64);
     }
 
     /// Counts a message that gets no response; for the thread that owns the block.
@@ -58,10 +131,11 @@ impl QueryCounters {
     }
 
     /// Counts a query and its response in a block that several threads share.
-    pub fn count_shared(&self, transport: Transport, rcode: u16, truncated: bool) {
-        for counter in self.chosen(transport, rcode, truncated).into_iter().flatten() {
+    pub fn count_shared(&self, counted: Counted) {
+        for counter in self.chosen(counted).into_iter().flatten() {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+        self.octets.fetch_add(counted.octets.unwrap_or_default() as u64, Ordering::Relaxed);
     }
 
     /// Counts a message that gets no response in a block that several threads share.
@@ -75,16 +149,24 @@ impl QueryCounters {
     }
 
     /// The counters that one query moves.
-    fn chosen(&self, transport: Transport, rcode: u16, truncated: bool) -> [Option<&AtomicU64>; 3] {
-        let response = &self.responses[usize::from(rcode).min(RCODES.len() - 1)];
-        [Some(&self.queries[transport as usize]), Some(response), truncated.then_some(&self.truncated)]
+    fn chosen(&self, counted: Counted) -> [Option<&AtomicU64>; 5] {
+        let Counted { transport, rtype, rcode, octets, truncated } = counted;
+        let slot = TYPE_SLOTS.get(usize::from(rtype.unwrap_or(u16::MAX))).copied().map_or(OWN_TYPES.len(), usize::from);
+        [
+            Some(&self.queries[transport as usize]),
+            Some(&self.responses[usize::from(rcode).min(RCODES.len() - 1)]),
+            Some(&self.types[slot]),
+            octets.map(|octets| &self.sizes[size_class(octets)]),
+            truncated.then_some(&self.truncated),
+        ]
     }
 
     /// Pairs every counter of two blocks.
     fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
         let all = |block: &'a QueryCounters| {
             let counters = block.queries.iter().chain(&block.responses).chain(&block.dropped);
-            counters.chain(&block.limited).chain([&block.truncated])
+            let counters = counters.chain(&block.types).chain(&block.sizes);
+            counters.chain(&block.limited).chain([&block.truncated, &block.octets])
         };
         all(self).zip(all(other))
     }
@@ -102,6 +184,12 @@ pub struct QueryTotals {
     pub queries: [u64; TRANSPORTS.len()],
     /// Responses by response code.
     pub responses: [u64; RCODES.len()],
+    /// Queries by type.
+    pub types: [u64; TYPES.len()],
+    /// Responses by class of size.
+    pub sizes: [u64; SIZES],
+    /// Octets of all responses.
+    pub octets: u64,
     /// Responses sent with the TC bit.
     pub truncated: u64,
     /// Messages that got no response, by reason.
@@ -135,6 +223,9 @@ impl QueryBlocks {
         take(&QueryTotals {
             queries: total.queries.each_ref().map(load),
             responses: total.responses.each_ref().map(load),
+            types: total.types.each_ref().map(load),
+            sizes: total.sizes.each_ref().map(load),
+            octets: load(&total.octets),
             truncated: load(&total.truncated),
             dropped: total.dropped.each_ref().map(load),
             limited: total.limited.each_ref().map(load),
@@ -159,4 +250,32 @@ fn sum(blocks: &mut Vec<Arc<QueryCounters>>) -> QueryCounters {
     }
     blocks.extend(running);
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_in_the_class_below_whose_bound_it_is() {
+        for octets in 0..=70_000usize {
+            let class = size_class(octets);
+            let is_within = octets as u64 <= size_bound(class) || class == SIZES - 1;
+            assert!(is_within && (class == 0 || octets as u64 > size_bound(class - 1)), "{octets} in {class}");
+        }
+        assert_eq!(size_bound(SIZES - 1), 65_536);
+    }
+
+    #[test]
+    fn types_have_their_own_slots_or_the_last() {
+        let counters = QueryCounters::default();
+        let count = |rtype| {
+            counters.count(Counted { transport: Transport::Udp, rtype, rcode: 0, octets: Some(100), truncated: false });
+        };
+        [Some(1), Some(28), Some(28), Some(255), Some(256), Some(65280), Some(3), None].into_iter().for_each(count);
+        let read = counters.types.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        let told: Vec<(&str, u64)> = TYPES.into_iter().zip(read).filter(|(_, count)| *count > 0).collect();
+        assert_eq!(told, [("A", 1), ("AAAA", 2), ("ANY", 1), ("other", 4)]);
+        assert_eq!(counters.octets.load(Ordering::Relaxed), 800);
+    }
 }

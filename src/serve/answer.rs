@@ -28,6 +28,7 @@ mod denial;
 mod signed;
 mod windows;
 
+use crate::metrics::{Counted, Transport};
 use crate::publish::{Published, Served, State, Unknown};
 use crate::select::Named;
 use crate::zone::{Node, Zone};
@@ -50,6 +51,14 @@ pub struct Response {
     pub length: usize,
     pub rcode: u16,
     pub truncated: bool,
+}
+
+impl Response {
+    /// The response as it is counted, to a question of a type.
+    pub fn counted(&self, transport: Transport, rtype: Option<u16>) -> Counted {
+        let Response { length, rcode, truncated } = *self;
+        Counted { transport, rtype, rcode, octets: Some(length), truncated }
+    }
 }
 
 /// A message and how it came.

@@ -50,6 +50,7 @@ mod xfr_slots;
 
 use secure::Security;
 use send::{UNSENT_BYTES, send};
+use wire::message::Question;
 use xfr_slots::XfrSlots;
 
 /// Answers are written when this many bytes are waiting, even if more requests are there.
@@ -268,7 +269,8 @@ impl Conversation<'_> {
             match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
                 // Over a connection there is no limit.
                 Dispatched::Response(response) | Dispatched::Limited(response, _) => {
-                    context.counters.count_shared(self.transport, response.rcode, response.truncated);
+                    let rtype = Question::read(message).ok().map(|(question, _)| question.rtype);
+                    context.counters.count_shared(response.counted(self.transport, rtype));
                     burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
                     burst.output.extend_from_slice(&scratch[..response.length]);
                 }

@@ -197,6 +197,7 @@ impl Worker {
                 batch.exchange(index, |message, peer, out| {
                     let asked = Asked { message, peer, datagram: true, rotation, now };
                     let request = prefetch.request_mut(index);
+                    let rtype = request.question.as_ref().map(|question| question.rtype);
                     let respond = |place| self.responder.respond_to(published, request, place, asked, out);
                     let response = match place.map_or(Dispatched::Nothing, respond) {
                         Dispatched::Response(response) => Some(response),
@@ -208,7 +209,7 @@ impl Worker {
                         Dispatched::Nothing | Dispatched::Transfer(_) => None,
                     };
                     match response {
-                        Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),
+                        Some(response) => self.counters.count(response.counted(Transport::Udp, rtype)),
                         None => self.counters.count_dropped(message),
                     }
                     response

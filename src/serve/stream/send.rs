@@ -13,6 +13,7 @@
 //! Cost: some messages of memory while it runs, nothing while it waits; O(octets).
 
 use super::{Admission, Conversation, write};
+use crate::metrics::Counted;
 use crate::serve::places::Connection;
 use crate::serve::respond::Outbound;
 use crate::serve::xfr::{Oversized, Refusal, Sent};
@@ -123,6 +124,7 @@ pub(super) async fn send(
     let connection = &place.connection;
     let zone = outbound.transfer.zone.origin.to_string();
     let kind = outbound.transfer.kind;
+    let rtype = outbound.transfer.request.question.as_ref().map(|question| question.rtype);
     let idle = context.idle();
     let turn =
         if has_transfers { context.slots.take(connection).await.ok_or(Refusal::Busy) } else { Err(Refusal::Tls) };
@@ -135,14 +137,14 @@ pub(super) async fn send(
             let mut frame = [0; 2 + MAX_UDP_BYTES];
             let response = outbound.refuse(refusal, context.responder.now(), &mut frame[2..]);
             let Some(response) = response else { return false };
-            context.counters.count_shared(transport, response.rcode, false);
+            context.counters.count_shared(response.counted(transport, rtype));
             frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
             return write(stream, &frame[..2 + response.length], idle).await;
         }
     };
     let started = Instant::now();
     let Outbound { transfer, mut signer } = outbound;
-    context.counters.count_shared(transport, rcode::NOERROR, false);
+    context.counters.count_shared(Counted { transport, rtype, rcode: rcode::NOERROR, octets: None, truncated: false });
     let mut messages = transfer.messages();
     let (frame, mut pace) = (&mut turn.frame, Pace::new(connection, idle));
     let (mut octets, mut filled) = (0, 0);
