@@ -591,7 +591,11 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
-        assert_eq!(metrics.render(), text);
+        // What the process used has changed between the two; what was counted has not.
+        let counts = |text: &str| {
+            text.lines().filter(|line| !line.starts_with("process_")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&metrics.render()), counts(&text));
         let totals = metrics.query_totals();
         assert_eq!((totals.queries, totals.responses[3], totals.responses[16]), ([2, 1, 0], 1, 1));
     }
