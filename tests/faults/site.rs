@@ -195,7 +195,9 @@ impl Site {
                 // The length of a fault that comes and goes, and no wait for anything.
                 std::thread::sleep(Duration::from_millis(400));
             }
-            act(false);
+            if !is_on {
+                act(false);
+            }
         });
         self.running = Some((stop, thread));
     }
