@@ -49,6 +49,7 @@ mod server;
 mod static_zones;
 mod steering;
 mod steering_plan;
+mod taps;
 mod templates;
 mod transfer;
 mod trees;
@@ -63,7 +64,7 @@ pub use api::{ApiPlan, Scope};
 pub use clients::read_prefixes;
 pub use drains::{parse_pattern, parse_share};
 pub use floods::CookiesPlan;
-pub use plan::{describe_cookies, describe_drain, describe_pattern, describe_rate_limit};
+pub use plan::{describe_cookies, describe_drain, describe_pattern, describe_rate_limit, describe_tap};
 pub use server::default_socket;
 pub use settings::error::{ConfigError, ConfigErrors};
 pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
@@ -81,6 +82,7 @@ use crate::serve::ListenPlan;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
+use crate::tap::TapPlan;
 use crate::transfer::ZonePlan;
 use crate::zone::HistoryLimits;
 use catalogs::CatalogSource;
@@ -116,6 +118,7 @@ pub struct Config {
     pub client_subnet_from: Vec<Prefix>,
     pub rate_limit: RateLimitPlan,
     pub cookies: CookiesPlan,
+    pub tap: TapPlan,
     /// The shortest time between two publications.
     pub hold_down: Duration,
     /// Octets that zones, histories and transfers may take together; none derives the limit from the host's memory.
@@ -311,6 +314,7 @@ impl Config {
         };
         let server = server::read_sections(&mut reader, &root);
         let (rate_limit, cookies) = floods::read_floods(&mut reader, &root, touch_disk);
+        let tap = taps::read_taps(&mut reader, &root);
         let security = security::read_security(&mut reader, &root);
         let transfer = transfer::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
@@ -394,6 +398,7 @@ impl Config {
             client_subnet_from: server.client_subnet_from,
             rate_limit,
             cookies,
+            tap,
             hold_down: server.hold_down,
             memory: server.memory,
             keys,

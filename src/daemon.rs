@@ -251,7 +251,7 @@ impl Daemon {
             let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;
             let socket = socket?;
             let schedule = start_schedule(&config, &sources).await.map_err(start_failed)?;
-            let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
+            let plan = publish_plan(&keeper, &config, remains, &Published::default(), &metrics).await;
             plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
             notifier.set_targets(config.targets.clone());
             // Before anybody can scrape: 0 would be a configuration that was refused.
@@ -352,6 +352,9 @@ impl Daemon {
             }
         };
         _ = tokio::time::timeout(DRAIN, all_closed).await;
+        if let Some(tap) = &self.ways.view.publisher.load().tap {
+            tap.end().await;
+        }
         tracing::info!("stopped");
         self.control.end_with_process().await;
         // With the keeper goes what is still to be written.

@@ -59,6 +59,7 @@ use crate::publish::{Identity, Outgoing, Published, Publisher};
 use crate::rate_limit::RateLimit;
 use crate::source::{News, Update};
 use crate::state::{Facts, NewFacts, RegionState, Store};
+use crate::tap::Tap;
 use crate::zone::{HistoryLimits, Zone, share_of_total};
 use catalog::KeptCatalog;
 use deadlines::Deadlines;
@@ -126,6 +127,7 @@ pub struct Keeper {
     clients: Arc<Clients>,
     cookies: Option<Arc<Secrets>>,
     rate_limit: Arc<RateLimit>,
+    tap: Option<Arc<Tap>>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
     answers: HashMap<Name, Arc<AnswersPlan>>,
     /// What answers have of the large sets of zones with a law, as they were last published.
@@ -259,6 +261,7 @@ impl Keeper {
             clients: Arc::default(),
             cookies: None,
             rate_limit: Arc::default(),
+            tap: None,
             outgoing: HashMap::new(),
             answers: HashMap::new(),
             selected: HashMap::new(),
@@ -470,7 +473,7 @@ impl Keeper {
         (self.history, self.hold_down) = (plan.history, plan.hold_down);
         (self.answers, self.subnet_from) = (plan.answers, plan.subnet_from);
         (self.hidden, self.is_planned_anew) = (plan.hidden, true);
-        (self.cookies, self.rate_limit) = (plan.cookies, plan.rate_limit);
+        (self.cookies, self.rate_limit, self.tap) = (plan.cookies, plan.rate_limit, plan.tap);
         let clients = std::mem::replace(&mut self.clients, plan.clients);
         self.show_clients(&clients);
         self.drains.configure(plan.drains, SystemTime::now());

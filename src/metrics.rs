@@ -118,6 +118,13 @@ families! {
     rate_limited: IntCounterVec::new("rate_limited_total", &["class"]);
     /// Networks whose responses over UDP or connections are over the limit at present, 64 at most.
     rate_limited_networks: IntGauge::with_opts("rate_limited_networks");
+    /// Messages for the collector of dnstap, by what became of them: sent, or dropped because it takes no more or is not
+    /// there.
+    dnstap_messages: IntCounterVec::new("dnstap_messages_total", &["result"]);
+    /// Whether the collector of dnstap is connected.
+    dnstap_connected: IntGauge::with_opts("dnstap_connected");
+    /// Queries that have no line in the query log because there were too many in a second.
+    query_log_suppressed: IntCounter::with_opts("query_log_suppressed_total");
     /// Open TCP and TLS connections from clients.
     tcp_connections: IntGauge::with_opts("tcp_connections");
     /// TCP and TLS connections closed to make room for newcomers, by the limit that was reached.

@@ -12,6 +12,7 @@ use crate::clients::Clients;
 use crate::cookie::Secrets;
 use crate::rate_limit::RateLimit;
 use crate::select::{LANES, Selections, lane};
+use crate::tap::Tap;
 use crate::zone::{History, Large, Zone};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -187,6 +188,8 @@ pub struct Published {
     /// Secrets of server cookies; none if cookies are not answered.
     pub cookies: Option<Arc<Secrets>>,
     pub rate_limit: Arc<RateLimit>,
+    /// Who gets copies of queries and responses; none if nobody does.
+    pub tap: Option<Arc<Tap>>,
     zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
     /// Zones that no client reaches: parts of which zones of several members are made.
     hidden: HashMap<Name, Arc<Served>>,
@@ -212,6 +215,7 @@ impl Published {
             clients: Arc::default(),
             cookies: None,
             rate_limit: Arc::default(),
+            tap: None,
             zones,
             hidden: HashMap::new(),
             lengths,
@@ -238,6 +242,7 @@ impl Published {
             clients: self.clients.clone(),
             cookies: self.cookies.clone(),
             rate_limit: self.rate_limit.clone(),
+            tap: self.tap.clone(),
             zones,
             hidden,
             lengths: self.lengths,

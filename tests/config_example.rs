@@ -32,7 +32,7 @@ fn the_example_loads_and_its_defaults_are_true() {
     assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
     assert_eq!((shipped.keys, shipped.outgoing, shipped.targets), (spelled.keys, spelled.outgoing, spelled.targets));
     assert_eq!((shipped.history, shipped.state), (spelled.history, spelled.state));
-    assert_eq!((shipped.rate_limit, shipped.cookies), (spelled.rate_limit, spelled.cookies));
+    assert_eq!((shipped.rate_limit, shipped.cookies, shipped.tap), (spelled.rate_limit, spelled.cookies, spelled.tap));
     assert_eq!(shipped.warnings.len(), 1, "{:?}", shipped.warnings);
 }
 

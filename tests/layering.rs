@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "client", "client/*", "log", "log/*", "security", "security/*"],
     &["zone", "zone/*"],
-    &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*"],
+    &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*", "tap", "tap/*"],
     &[
         "rewrite",
         "publish",

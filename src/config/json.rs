@@ -51,6 +51,16 @@ pub fn describe_plan(config: &Config) -> Value {
             "exempt": config.rate_limit.exempt.iter().map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
         },
         "cookies": { "answer": config.cookies.answer, "secret_file": config.cookies.file },
+        "dnstap": config.tap.dnstap.as_ref().map(|dnstap| json!({
+            "collector": dnstap.collector.to_string(),
+            "messages": <&str>::from(dnstap.messages),
+            "one_in": dnstap.one_in,
+        })),
+        "query_log": config.tap.query_log.as_ref().map(|log| json!({
+            "one_in": log.one_in,
+            "clients": log.clients.iter().map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
+            "lines_per_second": log.lines_per_second,
+        })),
         "hold_down": seconds(config.hold_down),
         "memory": config.memory,
         "keys": config.secret_files.iter().map(|(name, file)| json!({

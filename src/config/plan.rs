@@ -16,6 +16,7 @@ use crate::select::{Law, Pick, Treatment};
 use crate::source::inventory::plan::{InventoryPlan, MadeZone};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
+use crate::tap::{DnstapPlan, Messages, QueryLogPlan, TapPlan};
 use crate::timestamp::format_timestamp;
 use crate::transfer::{CatalogLimits, TimerBounds, ZonePlan};
 use settings::error::on_one_line;
@@ -174,6 +175,9 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
         addresses if config.metrics.page => writeln!(out, "  metrics and status page over HTTP: {}", join(addresses))?,
         addresses => writeln!(out, "  metrics over HTTP: {}", join(addresses))?,
     }
+    if config.tap != TapPlan::default() {
+        writeln!(out, "  {}", describe_tap(&config.tap))?;
+    }
     writeln!(out, "  control socket: {}", config.control.socket.display())?;
     writeln!(out, "  {}", describe_security(&config.security))
 }
@@ -207,6 +211,27 @@ pub fn describe_cookies(plan: &CookiesPlan) -> String {
         (_, false) => "DNS Cookies: off".to_owned(),
         (Some(file), true) => format!("DNS Cookies: secret in {}", file.display()),
         (None, true) => "DNS Cookies: a secret of this process".to_owned(),
+    }
+}
+
+/// Describes who gets copies of queries and responses.
+pub fn describe_tap(plan: &TapPlan) -> String {
+    let share = |one_in: u32| if one_in == 1 { "all".to_owned() } else { format!("one in {one_in}") };
+    let dnstap = plan.dnstap.as_ref().map(|DnstapPlan { collector, messages, one_in }| {
+        let what = match messages {
+            Messages::All => "queries, with their responses",
+            Messages::Queries => "queries",
+            Messages::Responses => "responses",
+        };
+        format!("{} {what} to {collector} by dnstap", share(*one_in))
+    });
+    let log = plan.query_log.as_ref().map(|QueryLogPlan { one_in, clients, lines_per_second: most }| {
+        let whose = if clients.is_empty() { String::new() } else { format!(" of {}", join(clients)) };
+        format!("{} queries{whose} in the log, {most} a second at most", share(*one_in))
+    });
+    match (dnstap, log) {
+        (None, None) => "no copies of queries".to_owned(),
+        (dnstap, log) => format!("copies: {}", dnstap.into_iter().chain(log).collect::<Vec<_>>().join("; ")),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::config::security::SECURITY;
 use crate::config::server::{CONTROL, LOG, METRICS, SERVER, STATE, TLS};
 use crate::config::static_zones::{OPENSTACK, SERVICES};
 use crate::config::steering::{OWN_STEERING, STEERING};
+use crate::config::taps::{DNSTAP, QUERY_LOG};
 use crate::config::transfer::TRANSFER;
 use crate::config::trees::{TREE, TREE_TLS};
 use crate::config::triton::TRITON;
@@ -52,6 +53,8 @@ pub static ROOT: Table<()> = Table {
         section("metrics", "the HTTP endpoint for Prometheus"),
         section("control", "the socket for the other commands"),
         section("log", "what is logged, and how"),
+        section("dnstap", "copies of queries and responses for a collector"),
+        section("query_log", "log lines of queries"),
         section("security", "the rights that the server gives up"),
     ]],
 };
@@ -62,7 +65,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 44] {
+pub fn tables() -> [TableText; 46] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -107,6 +110,8 @@ pub fn tables() -> [TableText; 44] {
         METRICS.describe(),
         CONTROL.describe(),
         LOG.describe(),
+        DNSTAP.describe(),
+        QUERY_LOG.describe(),
         SECURITY.describe(),
     ]
 }

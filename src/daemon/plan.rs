@@ -9,11 +9,13 @@ use crate::budget;
 use crate::config::Config;
 use crate::cookie::Secrets;
 use crate::keeper::{self, Plan, PlanChanges};
+use crate::metrics::Metrics;
 use crate::publish::{Identity, Published};
 use crate::rate_limit::RateLimit;
 use crate::serve::notify::Announcers;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
+use crate::tap;
 use crate::transfer;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,12 +69,15 @@ pub async fn publish_plan(
     config: &Config,
     remains: Remains,
     published: &Published,
+    metrics: &Arc<Metrics>,
 ) -> Option<PlanChanges> {
     let name = config.server_name.to_string();
     let identity = Identity {
         name: name.trim_end_matches('.').to_owned(),
         version: format!("aggregator {}", env!("CARGO_PKG_VERSION")),
     };
+    let running = published.tap.as_ref();
+    let tap = tap::start(&config.tap, &identity.name, &identity.version, running, metrics);
     let zones = SourcePlan::all(config).flat_map(|plan| plan.zones().map(move |zone| (zone.clone(), plan.lifetime())));
     let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
     let (done, changes) = oneshot::channel();
@@ -90,6 +95,7 @@ pub async fn publish_plan(
         clients: config.clients.clone(),
         cookies: config.cookies.answer.then(|| config.cookies.secrets.clone().unwrap_or_else(Secrets::own)),
         rate_limit: Arc::new(RateLimit::new(&config.rate_limit, peers(config))),
+        tap,
         refusing: refusing.cloned().collect(),
         made: config.inventories.iter().flat_map(InventoryPlan::zones).cloned().collect(),
         hidden: config.transferred().filter(|plan| plan.is_hidden()).map(|plan| plan.zone.clone()).collect(),

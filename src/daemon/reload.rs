@@ -350,7 +350,9 @@ impl Reload {
     async fn publish(&self, config: &Arc<Config>, remains: Remains) -> Result<PlanChanges, String> {
         let Handle { publisher, metrics, sources, notifier, .. } = &self.ways.view;
         let published = publisher.load();
-        let plan = publish_plan(&self.ways.keeper, config, remains, &published).await.ok_or("the keeper has ended")?;
+        let plan = publish_plan(&self.ways.keeper, config, remains, &published, metrics)
+            .await
+            .ok_or("the keeper has ended")?;
         self.ways.notify.set_announcers(announcers(config));
         notifier.set_targets(config.targets.clone());
         sources.replace(config, &self.ways.keeper, publisher, metrics, &self.ways.roots);

@@ -9,6 +9,7 @@ use crate::publish::{Identity, Outgoing};
 use crate::rate_limit::RateLimit;
 use crate::source::Update;
 use crate::state::Restored;
+use crate::tap::Tap;
 use crate::zone::{History, HistoryLimits};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Plan {
     /// Secrets of server cookies; none if cookies are not answered.
     pub cookies: Option<Arc<Secrets>>,
     pub rate_limit: Arc<RateLimit>,
+    /// Who gets copies of queries and responses; none if nobody does.
+    pub tap: Option<Arc<Tap>>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
     /// Zones that are made here and damped where they are made; regions do not damp them once more.

@@ -59,6 +59,7 @@ impl Keeper {
         (root.keys, root.subnet_from) = (self.keys.clone(), self.subnet_from.clone());
         root.clients = self.clients.clone();
         (root.cookies, root.rate_limit) = (self.cookies.clone(), self.rate_limit.clone());
+        root.tap = self.tap.clone();
         root
     }
 }

@@ -31,14 +31,15 @@ use crate::serve::listener::Listener;
 use crate::serve::places::{Class, Place, Places, Room};
 use crate::serve::respond::{Asked, Dispatched, Outbound, Responder};
 use crate::serve::udp::DRAIN;
+use crate::tap::{Exchange, Tap};
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use socket2::SockRef;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -129,7 +130,8 @@ impl StreamContext {
     }
 
     /// Counts a connection in, for which another may have to go.
-    fn admit(self: &Arc<Self>, peer: IpAddr) -> Admission {
+    fn admit(self: &Arc<Self>, stream: &TcpStream, client: SocketAddr) -> Admission {
+        let peer = client.ip();
         let may_transfer = self.settings.load().secondaries.iter().any(|prefix| prefix.contains(peer));
         let class = if may_transfer { Class::Reserved } else { Class::General };
         let (place, reached) = self.places.enter(peer, class);
@@ -137,7 +139,9 @@ impl StreamContext {
             self.metrics.tcp_rejected.with_label_values(&[limit.label()]).inc();
         }
         self.metrics.tcp_connections.inc();
-        Admission { context: self.clone(), peer, place }
+        // A connection that is gone already has no address any more, and nobody to be answered.
+        let server = stream.local_addr().unwrap_or(client);
+        Admission { context: self.clone(), peer, client, server, place }
     }
 
     /// Longest time that a connection may be silent.
@@ -150,6 +154,9 @@ impl StreamContext {
 struct Admission {
     context: Arc<StreamContext>,
     peer: IpAddr,
+    /// Both ends, for those who watch.
+    client: SocketAddr,
+    server: SocketAddr,
     place: Place,
 }
 
@@ -165,7 +172,10 @@ pub fn start(listener: &mut Listener, context: &Arc<StreamContext>, tls: Option<
     let (context, security) = (context.clone(), tls.map(Security::new));
     let what = if security.is_some() { "a TLS connection" } else { "a TCP connection" };
     listener.start(what, move |stream, peer, stop| match context.is_within_rate(peer.ip()) {
-        true => Some(serve(stream, context.admit(peer.ip()), security.clone(), stop)),
+        true => {
+            let admission = context.admit(&stream, peer);
+            Some(serve(stream, admission, security.clone(), stop))
+        }
         false => {
             // A reset leaves nothing behind: a connection that is closed in order stays in the kernel for a minute.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
@@ -266,9 +276,12 @@ impl Conversation<'_> {
             scratch.resize(usize::from(u16::MAX), 0);
             let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
             let asked = Asked { message, peer: *peer, datagram: false, rotation, now: 0 };
-            match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
+            let published = context.publisher.load();
+            let mut answered = 0;
+            match context.responder.respond(&published, asked, &mut scratch) {
                 // Over a connection there is no limit.
                 Dispatched::Response(response) | Dispatched::Limited(response, _) => {
+                    answered = response.length;
                     let rtype = Question::read(message).ok().map(|(question, _)| question.rtype);
                     context.counters.count_shared(response.counted(self.transport, rtype));
                     burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
@@ -276,6 +289,9 @@ impl Conversation<'_> {
                 }
                 Dispatched::Transfer(outbound) => burst.transfer = Some(outbound),
                 Dispatched::Nothing => context.counters.count_dropped_shared(message),
+            }
+            if let Some(tap) = &published.tap {
+                self.give_copy(tap, message, &scratch[..answered]);
             }
             start += 2 + length;
             burst.complete = true;
@@ -286,6 +302,14 @@ impl Conversation<'_> {
             input.shrink_to(READ_BYTES);
         }
         burst
+    }
+
+    /// Gives a copy of a request, and of the response to it, to those who watch.
+    #[cold]
+    fn give_copy(self, tap: &Tap, query: &[u8], response: &[u8]) {
+        let Admission { client, server, .. } = *self.admission;
+        let received = SystemTime::now();
+        tap.take([Exchange { transport: self.transport, client, server, received, query, response }].into_iter());
     }
 }
 

@@ -19,6 +19,7 @@ use crate::publish::Publisher;
 use crate::rate_limit;
 use crate::serve::prefetch::Prefetch;
 use crate::serve::respond::{Asked, Dispatched, Responder};
+use crate::tap::{Exchange, Tap};
 use arc_swap::{ArcSwap, Cache};
 use batch::Batch;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -28,7 +29,7 @@ use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Longest time that a thread waits for a request before it looks whether it should end.
 const POLL: Duration = Duration::from_millis(200);
@@ -107,7 +108,7 @@ impl UdpListener {
         for index in 0..threads {
             let worker = Worker {
                 socket: self.socket.clone(),
-                wildcard: self.address.ip().is_unspecified(),
+                address: self.address,
                 leave_by: self.leave_by.clone(),
                 publisher: publisher.clone(),
                 responder: responder.clone(),
@@ -145,8 +146,7 @@ impl Drop for UdpListener {
 /// One thread's view.
 struct Worker {
     socket: Arc<UdpSocket>,
-    /// True if the socket has the addresses of all interfaces.
-    wildcard: bool,
+    address: SocketAddr,
     leave_by: Arc<OnceLock<Instant>>,
     publisher: Arc<Publisher>,
     responder: Arc<Responder>,
@@ -164,7 +164,7 @@ impl Worker {
 
     /// Answers until told to end.
     fn run(&self) {
-        let (mut batch, mut prefetch) = (Batch::new(self.wildcard), Prefetch::default());
+        let (mut batch, mut prefetch) = (Batch::new(self.address.ip().is_unspecified()), Prefetch::default());
         let pointer: &ArcSwap<_> = self.publisher.pointer();
         let mut cache = Cache::new(pointer);
         let mut rotation = 0u32;
@@ -189,6 +189,7 @@ impl Worker {
                 }
             };
             let published = cache.load();
+            let tapped = published.tap.as_ref().map(|tap| (tap, SystemTime::now()));
             let now = rate_limit::clock();
             let mut places = prefetch.read(published, (0..received).map(|index| batch.request(index)));
             prefetch.look_aside(published, &mut places, |index| batch.peer(index));
@@ -216,7 +217,19 @@ impl Worker {
                 });
             }
             batch.send(&self.socket, received);
+            if let Some((tap, at)) = tapped {
+                self.give_copies(tap, at, &batch, received);
+            }
         }
+    }
+
+    /// Gives copies of a batch that came at a time to those who watch.
+    #[cold]
+    fn give_copies(&self, tap: &Tap, at: SystemTime, batch: &Batch, received: usize) {
+        tap.take(batch.exchanged(received).map(|(client, destination, query, response)| {
+            let server = SocketAddr::new(destination.unwrap_or(self.address.ip()), self.address.port());
+            Exchange { transport: Transport::Udp, client, server, received: at, query, response }
+        }));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Cost: O(configuration).
 
-use crate::config::{Config, describe_cookies, describe_drain, describe_rate_limit, format_duration};
+use crate::config::{Config, describe_cookies, describe_drain, describe_rate_limit, describe_tap, format_duration};
 use crate::keeper::PlanChanges;
 use crate::probe::ProbePlan;
 use crate::rate_limit::RateLimitPlan;
@@ -49,6 +49,8 @@ pub struct ReloadChanges {
     rate_limit_exempt: Option<String>,
     /// Whether cookies are answered, and with which secret, where that has changed.
     cookies: Option<String>,
+    /// Who gets copies of queries and responses, where that has changed.
+    tap: Option<String>,
     /// Whose clients are whose, where that has changed.
     clients: Option<ClientChanges>,
     /// Certificates are read at every reload.
@@ -92,6 +94,7 @@ impl ReloadChanges {
                 if exempt.is_empty() { "nobody".to_owned() } else { exempt }
             }),
             cookies: (new.cookies != old.cookies).then(|| describe_cookies(&new.cookies)),
+            tap: (new.tap != old.tap).then(|| describe_tap(&new.tap)),
             clients: (new.clients != old.clients).then(|| ClientChanges {
                 homes: old.clients.count_changed(&new.clients),
                 prefixes_before: old.clients.prefixes(),
@@ -144,6 +147,7 @@ impl ReloadChanges {
             ("now", self.rate_limit.clone().unwrap_or_default()),
             ("the rate limit now exempts", self.rate_limit_exempt.clone().unwrap_or_default()),
             ("now", self.cookies.clone().unwrap_or_default()),
+            ("now", self.tap.clone().unwrap_or_default()),
             ("clients changed of", self.clients.as_ref().map(ClientChanges::describe).unwrap_or_default()),
             ("who may transfer changed", names(&self.access_changed)),
             ("secondaries changed", names(&self.secondaries_changed)),

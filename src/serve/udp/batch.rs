@@ -9,7 +9,8 @@
 use crate::serve::answer::Response;
 use crate::serve::prefetch;
 use std::io;
-use std::net::{IpAddr, UdpSocket};
+use std::mem::offset_of;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use wire::message::MAX_UDP_BYTES;
@@ -20,6 +21,9 @@ const BATCH: usize = prefetch::MOST;
 const REQUEST_BYTES: usize = 4096;
 /// Room for one address in control messages, both families (`in6_pktinfo` is 20 octets, headers 16).
 const CONTROL_BYTES: usize = 64;
+/// Where the data of a control message begins: behind its header, as the system aligns it.
+const CONTROL_DATA: usize =
+    size_of::<libc::cmsghdr>().next_multiple_of(if cfg!(target_os = "linux") { size_of::<usize>() } else { 4 });
 
 /// One request and its reply: buffers that the kernel fills and reads.
 struct Slot {
@@ -34,6 +38,19 @@ struct Slot {
 /// Control messages need the alignment of their header.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
+
+impl Control {
+    /// The destination address in the packet information of a datagram.
+    fn destination(&self, is_ipv4: bool) -> IpAddr {
+        fn read<const N: usize>(control: &[u8; CONTROL_BYTES], offset: usize) -> [u8; N] {
+            std::array::from_fn(|index| control[CONTROL_DATA + offset + index])
+        }
+        match is_ipv4 {
+            true => IpAddr::from(read::<4>(&self.0, offset_of!(libc::in_pktinfo, ipi_addr))),
+            false => IpAddr::from(read::<16>(&self.0, offset_of!(libc::in6_pktinfo, ipi6_addr))),
+        }
+    }
+}
 
 /// A message as `recvmmsg` and `sendmmsg` want it, the same as `mmsghdr`, which other systems lack.
 #[repr(C)]
@@ -92,14 +109,24 @@ impl Batch {
 
     /// The sender of a request.
     pub fn peer(&self, index: usize) -> IpAddr {
-        address_of(&self.slots[index].peer)
+        address_of(&self.slots[index].peer).ip()
+    }
+
+    /// The exchanges of a batch, after its replies have gone: sender, destination unless that is the socket's own, request,
+    /// and reply, which is empty if there was none.
+    pub fn exchanged(&self, received: usize) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>, &[u8], &[u8])> {
+        self.slots[..received].iter().enumerate().map(|(index, slot)| {
+            let peer = address_of(&slot.peer);
+            let destination = self.addressed.then(|| slot.control.destination(peer.is_ipv4()));
+            (peer, destination, self.request(index), &slot.reply[..slot.length])
+        })
     }
 
     /// Lets `answer` turn a request into a reply.
     pub fn exchange(&mut self, index: usize, answer: impl FnOnce(&[u8], IpAddr, &mut [u8]) -> Option<Response>) {
         let slot = &mut self.slots[index];
         let length = (self.messages[index].length as usize).min(REQUEST_BYTES);
-        let response = answer(&slot.request[..length], address_of(&slot.peer), &mut slot.reply);
+        let response = answer(&slot.request[..length], address_of(&slot.peer).ip(), &mut slot.reply);
         slot.length = response.map_or(0, |response| response.length);
     }
 
@@ -112,7 +139,6 @@ impl Batch {
                 continue;
             }
             self.vectors[count] = libc::iovec { iov_base: slot.reply.as_mut_ptr().cast(), iov_len: slot.length };
-            slot.length = 0;
             if count < index {
                 self.messages[count].header = self.messages[index].header;
                 self.messages[count].header.msg_iov = &raw mut self.vectors[count];
@@ -197,14 +223,20 @@ mod single {
     }
 }
 
-/// The address in a socket address that the kernel wrote, of the family of one of our sockets.
-fn address_of(peer: &libc::sockaddr_storage) -> IpAddr {
+/// The socket address that the kernel wrote, of the family of one of our sockets.
+fn address_of(peer: &libc::sockaddr_storage) -> SocketAddr {
     // SAFETY: the family tells which structure it is, and the storage has room and alignment for each.
     unsafe {
         let peer = std::ptr::from_ref(peer);
         match libc::c_int::from((*peer).ss_family) {
-            libc::AF_INET6 => IpAddr::from((*peer.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr),
-            _ => IpAddr::from((*peer.cast::<libc::sockaddr_in>()).sin_addr.s_addr.to_ne_bytes()),
+            libc::AF_INET6 => {
+                let peer = &*peer.cast::<libc::sockaddr_in6>();
+                (peer.sin6_addr.s6_addr, u16::from_be(peer.sin6_port)).into()
+            }
+            _ => {
+                let peer = &*peer.cast::<libc::sockaddr_in>();
+                (peer.sin_addr.s_addr.to_ne_bytes(), u16::from_be(peer.sin_port)).into()
+            }
         }
     }
 }

@@ -1,0 +1,105 @@
+//! The sections `[dnstap]` and `[query_log]`: who gets copies of queries and responses.
+//!
+//! Invariant: neither is on unless the file says where copies go, or how many of the queries are logged.
+//!
+//! Cost: O(prefixes).
+
+use crate::config::secondaries::read_prefix;
+use crate::tap::{Collector, DnstapPlan, Messages, QueryLogPlan, TapPlan};
+use settings::fields::{Fields, put};
+use settings::read::{Reader, shorten};
+use settings::schema::{Kind, Table, key};
+use settings::tree::Node;
+
+/// Highest number of exchanges of which one is taken.
+const MOST_IN: u32 = 1_000_000;
+/// Highest rate of lines. A log that is to have more is better served by dnstap.
+const MOST_LINES: u32 = 100_000;
+
+/// `[dnstap]`
+pub static DNSTAP: Table<DnstapDraft> = Table {
+    path: "[dnstap]",
+    help: "Copies of queries and responses for a collector of dnstap",
+    keys: &[&[
+        key("collector", "", "the Unix socket of the collector, or ADDRESS:PORT for TCP; default: no copies are sent")
+            .takes(Kind::Own("path or address with port", |reader, key, node, draft| {
+                put(&mut draft.collector, read_collector(reader, key, node).map(Some))
+            })),
+        key("messages", r#""all""#, "which messages it gets").takes(Kind::Word(&[
+            ("all", |draft| draft.messages = Messages::All),
+            ("queries", |draft| draft.messages = Messages::Queries),
+            ("responses", |draft| draft.messages = Messages::Responses),
+        ])),
+        key("one_in", "1", "it gets one query in so many, and the response to it")
+            .takes(Kind::Count(MOST_IN, |draft, count| draft.one_in = count as u32)),
+    ]],
+};
+
+/// `[query_log]`
+pub static QUERY_LOG: Table<QueryLogPlan> = Table {
+    path: "[query_log]",
+    help: "Log lines of queries",
+    keys: &[&[
+        key("one_in", "0", "one query in so many has a line; 0: none")
+            .takes(Kind::Number(0..=MOST_IN as u64, |plan, count| plan.one_in = count as u32)),
+        key("clients", "[]", "clients whose queries are logged; default: all").takes(Kind::Own(
+            "prefixes",
+            |reader, key, node, plan| {
+                let wanted = "a list such as [\"192.0.2.53\", \"2001:db8::/64\"]";
+                put(&mut plan.clients, reader.list(key, node, wanted, |r, key, node| read_prefix(r, key, node, "")))
+            },
+        )),
+        key("lines_per_second", "100", "lines that are written in one second at most; further ones are counted")
+            .takes(Kind::Count(MOST_LINES, |plan, count| plan.lines_per_second = count as u32)),
+    ]],
+};
+
+/// What `[dnstap]` says.
+#[derive(Default)]
+pub struct DnstapDraft {
+    collector: Option<Collector>,
+    messages: Messages,
+    one_in: u32,
+}
+
+/// Reads both sections; absent ones switch both off.
+pub fn read_taps(reader: &mut Reader<'_>, root: &Fields<'_>) -> TapPlan {
+    let mut draft = DnstapDraft::default();
+    let fields = DNSTAP.read_section(reader, root, &mut draft);
+    for entry in ["messages", "one_in"].iter().filter_map(|key| fields.entry(key)) {
+        if fields.lacks("collector") {
+            let fault =
+                format!("\"{}\" without \"collector\" does nothing; write collector = \"PATH\", too", entry.key);
+            reader.error(entry.key_at, fault);
+        }
+    }
+    let DnstapDraft { collector, messages, one_in } = draft;
+    let dnstap = collector.map(|collector| DnstapPlan { collector, messages, one_in });
+    let mut log = QueryLogPlan { one_in: 0, clients: Vec::new(), lines_per_second: 0 };
+    let fields = QUERY_LOG.read_section(reader, root, &mut log);
+    for entry in ["clients", "lines_per_second"].iter().filter_map(|key| fields.entry(key)) {
+        if fields.lacks("one_in") {
+            let fault =
+                format!("\"{}\" without \"one_in\" does nothing; write one_in = 1, too, for every query", entry.key);
+            reader.error(entry.key_at, fault);
+        }
+    }
+    TapPlan { dnstap, query_log: (log.one_in > 0).then_some(log) }
+}
+
+/// Reads where a collector is: what has a slash is a path.
+fn read_collector(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Collector> {
+    let text = reader.text(key, node, "a path or ADDRESS:PORT")?;
+    if text.contains('/') {
+        return reader.path(key, node).map(Collector::Socket);
+    }
+    let address = reader.address(key, node, 0)?;
+    if address.port() == 0 {
+        let message = format!(
+            "\"{}\" has no port, and dnstap none of its own; write ADDRESS:PORT, or the path of a Unix socket",
+            shorten(text)
+        );
+        return reader.refuse(node.at, message);
+    }
+    Some(Collector::Address(address))
+}
