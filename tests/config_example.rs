@@ -116,6 +116,7 @@ fn the_defaults_of_the_schema_are_true() {
     let directed = format!("{directed}address = \"ldaps://192.0.2.1\"\npassword_file = \"p\"\n");
     let own = "[zones.\"d.example\"]\nservices = \"\"\n";
     let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
+    let tap = "[dnstap]\ncollector = \"/run/c\"\n";
     let mut spelled = ZONE.to_string();
     let mut count = 0;
     for table in schema::tables() {
@@ -144,6 +145,7 @@ fn the_defaults_of_the_schema_are_true() {
             "primaries tls" => continue,
             "answers" | "addresses" | "[[aggregations.\"NAME\".names]] steering" | "[clients] \"NAME\"" => continue,
             "steering" => steering,
+            "[dnstap]" => tap,
             path => path,
         });
         spelled.push('\n');
@@ -155,7 +157,7 @@ fn the_defaults_of_the_schema_are_true() {
     assert!(count > 30, "{count} defaults");
     let (plain, spelled) = (
         parse(&format!(
-            "{ZONE}{server}{region}{damping}{key}{zone}{catalog}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{directed}{own}{service}"
+            "{ZONE}{server}{region}{damping}{key}{zone}{catalog}{united}{member}{tree}{made}{file}{fetched}{followed}{triton}{directed}{own}{service}{tap}"
         )),
         parse(&spelled),
     );
@@ -166,5 +168,5 @@ fn the_defaults_of_the_schema_are_true() {
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));
     assert_eq!((plain.keys, plain.outgoing, plain.targets), (spelled.keys, spelled.outgoing, spelled.targets));
     assert_eq!((plain.answers, plain.client_subnet_from), (spelled.answers, spelled.client_subnet_from));
-    assert_eq!((plain.rate_limit, plain.cookies), (spelled.rate_limit, spelled.cookies));
+    assert_eq!((plain.rate_limit, plain.cookies, plain.tap), (spelled.rate_limit, spelled.cookies, spelled.tap));
 }

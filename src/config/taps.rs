@@ -10,6 +10,7 @@ use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Kind, Table, key};
 use settings::tree::Node;
+use std::net::{IpAddr, SocketAddr};
 
 /// Highest number of exchanges of which one is taken.
 const MOST_IN: u32 = 1_000_000;
@@ -93,13 +94,18 @@ fn read_collector(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Col
     if text.contains('/') {
         return reader.path(key, node).map(Collector::Socket);
     }
-    let address = reader.address(key, node, 0)?;
-    if address.port() == 0 {
-        let message = format!(
-            "\"{}\" has no port, and dnstap none of its own; write ADDRESS:PORT, or the path of a Unix socket",
-            shorten(text)
-        );
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        let text = shorten(text);
+        let message = match text.parse::<IpAddr>() {
+            Ok(_) => format!("\"{text}\" has no port, and dnstap none of its own; write ADDRESS:PORT"),
+            Err(_) => {
+                format!("\"{text}\" is neither ADDRESS:PORT nor a path; write \"./NAME\" for a socket beside this file")
+            }
+        };
         return reader.refuse(node.at, message);
+    };
+    if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
+        return reader.refuse(node.at, format!("nobody can listen on {address}; write ADDRESS:PORT of the collector"));
     }
-    Some(Collector::Address(address))
+    reader.plain_address(node.at, address.ip()).then_some(Collector::Address(address))
 }

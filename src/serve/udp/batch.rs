@@ -28,6 +28,8 @@ const CONTROL_DATA: usize =
 /// One request and its reply: buffers that the kernel fills and reads.
 struct Slot {
     request: [u8; REQUEST_BYTES],
+    /// Length of the request: sending writes over the system's own.
+    asked: usize,
     reply: [u8; MAX_UDP_BYTES],
     /// Length of the reply; 0 for none.
     length: usize,
@@ -115,18 +117,18 @@ impl Batch {
     /// The exchanges of a batch, after its replies have gone: sender, destination unless that is the socket's own, request,
     /// and reply, which is empty if there was none.
     pub fn exchanged(&self, received: usize) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>, &[u8], &[u8])> {
-        self.slots[..received].iter().enumerate().map(|(index, slot)| {
+        self.slots[..received].iter().map(|slot| {
             let peer = address_of(&slot.peer);
             let destination = self.addressed.then(|| slot.control.destination(peer.is_ipv4()));
-            (peer, destination, self.request(index), &slot.reply[..slot.length])
+            (peer, destination, &slot.request[..slot.asked], &slot.reply[..slot.length])
         })
     }
 
     /// Lets `answer` turn a request into a reply.
     pub fn exchange(&mut self, index: usize, answer: impl FnOnce(&[u8], IpAddr, &mut [u8]) -> Option<Response>) {
         let slot = &mut self.slots[index];
-        let length = (self.messages[index].length as usize).min(REQUEST_BYTES);
-        let response = answer(&slot.request[..length], address_of(&slot.peer).ip(), &mut slot.reply);
+        slot.asked = (self.messages[index].length as usize).min(REQUEST_BYTES);
+        let response = answer(&slot.request[..slot.asked], address_of(&slot.peer).ip(), &mut slot.reply);
         slot.length = response.map_or(0, |response| response.length);
     }
 
