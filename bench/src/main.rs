@@ -45,6 +45,7 @@ mod sets;
 mod stage;
 mod steering;
 mod table;
+mod taps;
 mod transfers;
 mod tree;
 mod usage;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
             Part::Profile => profile::measure(&options),
             Part::Zones => zones::measure(&options),
             Part::Floods => floods::measure(&options),
+            Part::Taps => taps::measure(&options),
             Part::Queries => {
                 let mut tables = queries::Tables::new();
                 options.records.iter().for_each(|records| queries::measure(&options, *records, &mut tables));
@@ -143,6 +145,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
         Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
         Part::Regions | Part::Steering => vec!["nsd"],
         Part::Zones => vec!["nsd", "knotd"],
+        Part::Taps => vec!["nsd", "knotd", "fstrm_capture"],
         Part::Floods => peers.iter().copied().filter(|peer| ["nsd", "knotd", "named"].contains(peer)).collect(),
         Part::Profile => vec!["nsd", "perf"],
     });

@@ -14,7 +14,7 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
                         [--datacenters N] [--datacenter-records N] [--regions N,...]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --parts PART,...    what to measure (changes,bulk,tree,inventory,sets,regions,queries,transfers,steering,floods,zones); there are also pace,
+  --parts PART,...    what to measure (changes,bulk,tree,inventory,sets,regions,queries,transfers,steering,floods,taps,zones); there are also pace,
                       which takes twenty minutes for each size, and profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
@@ -23,7 +23,7 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --peers PEER,...    queries, transfers: who is measured
                       (echo,aggregator,region,gdnsd,yadifa,nsd,knot,pdns,bind)
   --threads N,...     queries: threads for UDP of the servers and of the load (1,2)
-  --seconds N         queries, steering, floods: how long a round of one server or list takes (3)
+  --seconds N         queries, steering, floods, taps: how long a round of one server or list takes (3)
   --nodes N           tree: nodes of the ZooKeeper tree (100000)
   --changes N         tree: changes in it, one by one (1000)
   --instances N       inventory: instances of a datacenter (100000)
@@ -92,6 +92,8 @@ pub enum Part {
     Steering,
     /// Floods, with the limits that servers have by default.
     Floods,
+    /// Copies of queries for those who watch, beside Knot.
+    Taps,
     /// Many small zones that do not change, beside Knot.
     Zones,
     /// Small changes, some or many a second, for minutes; only when it is asked for.
@@ -102,7 +104,7 @@ pub enum Part {
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 13] = [
+    const ALL: [(&str, Part); 14] = [
         ("changes", Part::Changes),
         ("bulk", Part::Bulk),
         ("tree", Part::Tree),
@@ -113,6 +115,7 @@ impl Part {
         ("transfers", Part::Transfers),
         ("steering", Part::Steering),
         ("floods", Part::Floods),
+        ("taps", Part::Taps),
         ("zones", Part::Zones),
         ("pace", Part::Pace),
         ("profile", Part::Profile),
@@ -139,6 +142,7 @@ impl Options {
                 Part::Transfers,
                 Part::Steering,
                 Part::Floods,
+                Part::Taps,
                 Part::Zones,
             ],
             peers: Kind::ALL.to_vec(),

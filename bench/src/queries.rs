@@ -51,11 +51,12 @@ impl Tables {
 
 /// What the rounds of one server showed.
 #[derive(Default)]
-struct Rounds {
-    rate: Vec<f64>,
-    total: Vec<f64>,
-    user: Vec<f64>,
-    failed: u64,
+pub struct Rounds {
+    pub rate: Vec<f64>,
+    /// CPU of a query in microseconds, and of it that in user mode.
+    pub total: Vec<f64>,
+    pub user: Vec<f64>,
+    pub failed: u64,
 }
 
 /// Loads all servers with zones of a size and measures them.
@@ -103,7 +104,7 @@ fn measure_rounds(options: &Options, stage: &Stage, threads: usize) -> Vec<Round
 }
 
 /// One round of one server.
-fn measure_one(options: &Options, stage: &Stage, server: &Server, threads: usize, rounds: &mut Rounds) {
+pub fn measure_one(options: &Options, stage: &Stage, server: &Server, threads: usize, rounds: &mut Rounds) {
     let processors = usage::available();
     let (theirs, ours) = match (threads, &processors[..]) {
         (1, [first, rest @ ..]) if !rest.is_empty() => (vec![*first], rest[..1].to_vec()),

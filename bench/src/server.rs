@@ -8,7 +8,7 @@
 mod configuration;
 
 use crate::generate::Datacenter;
-use crate::harness::{Folder, Port, Process};
+use crate::harness::{Folder, Port, Process, write_file};
 use crate::probe::Probe;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -185,6 +185,21 @@ impl Server {
         };
         let address = port.release();
         Server { kind, address, home, command: (program, arguments), process: None }
+    }
+
+    /// The text of a configuration that is one file.
+    pub fn configuration(&self) -> String {
+        std::fs::read_to_string(self.configuration_file()).expect("the configuration is there")
+    }
+
+    /// Writes another text of it, for the next start.
+    pub fn configure(&self, text: &str) {
+        write_file(self.configuration_file().as_ref(), text);
+    }
+
+    /// The file of the configuration, which is the last argument.
+    fn configuration_file(&self) -> &str {
+        self.command.1.last().expect("a server is told where its configuration is")
     }
 
     /// Starts the process.

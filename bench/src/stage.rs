@@ -161,6 +161,15 @@ impl Stage {
         loaded
     }
 
+    /// Starts a server again with another text of its configuration.
+    pub fn restart_as(&mut self, index: usize, configuration: &str) {
+        let mut server = self.servers.remove(index);
+        server.stop();
+        server.configure(configuration);
+        server.start_and_wait(self.zones(server.kind), REGION, LONGEST);
+        self.servers.insert(index, server);
+    }
+
     /// Starts all servers again with another number of threads.
     pub fn restart(&mut self, threads: usize) {
         for mut server in std::mem::take(&mut self.servers) {
