@@ -37,7 +37,7 @@ const PREFIX: &str = "aggregator";
 /// The beginning of the names of those that any process has, which have no prefix.
 const USUAL: &str = "process_";
 /// Upper bounds of the buckets of every histogram, in seconds.
-const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
+const SECONDS: [f64; 14] = [0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 /// Writes the fields of [`Metrics`] and their registration from one table: in a row stand help, field, and how the
 /// family is made, with its name and labels.
@@ -265,6 +265,9 @@ families! {
     /// Time since the keeper, the one task that changes what is served, began what it works on; 0 while it has nothing to
     /// do. It rises on after a panic of the keeper.
     keeper_busy: Gauge::with_opts("keeper_busy_seconds");
+    /// Time from the first word of a change of a zone with primaries, a NOTIFY or else the poll that found it, until it was
+    /// published, in the zone and in its regions.
+    change_lag: Histogram::with_opts("change_lag_seconds");
     /// Time from taking updates to publishing them.
     publish_duration: Histogram::with_opts("publish_duration_seconds");
     /// Versions of the whole data published.

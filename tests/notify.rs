@@ -6,7 +6,7 @@ use harness::{Aggregator, Dname, Folder, Knotd, Settings, read_zone, rtype, wait
 use sim::instances::Datacenter;
 use sim::primary::Primary;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use wire::name::Name;
 
 const ZONE: &str = "us-west-1.cns.example.com";
@@ -54,6 +54,7 @@ async fn a_change_is_there_as_soon_as_cns_announces_it() {
     let has = |serial: String| move |found: Option<String>| (found == Some(serial.clone())).then_some(());
     let first = has(site.serial().to_string());
     wait_until("the zone is there", Duration::from_secs(20), || first(served(&daemon, ZONE)));
+    let began = Instant::now();
     for _ in 0..3 {
         site.scale_up("web", 1, SystemTime::now());
         primary.publish(site.zone());
@@ -61,6 +62,15 @@ async fn a_change_is_there_as_soon_as_cns_announces_it() {
         let next = has(site.serial().to_string());
         wait_until("the announced version is served", Duration::from_secs(10), || next(served(&daemon, ZONE)));
     }
+    // From each announcement until the version was served, and none for the first one, which nobody announced.
+    let series = |name: &str| {
+        let (page, name) = (daemon.metrics(), format!("aggregator_change_lag_seconds_{name} "));
+        let value = page.lines().find_map(|line| line.strip_prefix(&name)).expect("the family is there");
+        value.parse::<f64>().expect("a number")
+    };
+    wait_until("all changes are counted", Duration::from_secs(10), || (series("count") == 3.0).then_some(()));
+    let lag = series("sum");
+    assert!(lag > 0.0 && lag < began.elapsed().as_secs_f64(), "{lag}");
     let accepted = format!("aggregator_notify_received_total{{result=\"accepted\",zone=\"{ZONE}.\"}} 3");
     assert!(daemon.metrics().contains(&accepted), "{}", daemon.metrics());
 }

@@ -8,6 +8,7 @@
 use crate::source::{Wake, WakeKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 /// Requests that may wait for an answer at a time; more are turned away.
 const MOST_WAITING: usize = 64;
@@ -20,6 +21,8 @@ pub type Answer = oneshot::Sender<Result<String, String>>;
 pub struct Call {
     /// The strongest of them.
     pub kind: Option<WakeKind>,
+    /// When the first of them came.
+    pub since: Option<Instant>,
     pub answers: Vec<Answer>,
 }
 
@@ -67,6 +70,7 @@ impl Inbox {
             waiting.call.answers.push(done);
         }
         waiting.call.kind = Some(stronger(waiting.call.kind, wake.kind));
+        waiting.call.since.get_or_insert_with(Instant::now);
         drop(waiting);
         self.bell.notify_one();
     }

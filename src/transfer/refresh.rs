@@ -89,6 +89,8 @@ pub(super) struct Task {
     twin: Twin,
     /// True if somebody asked for the refresh.
     asked: bool,
+    /// When the first word of a change came that has not been followed yet: what somebody asked, else the refresh itself.
+    since: Option<Instant>,
     /// Octets of differences since the last whole zone.
     differences: u64,
     /// Time for which the present attempt has waited for the primary: for its serial, and until the last octet of its
@@ -153,6 +155,7 @@ impl Task {
             detours: changes::Detours::default(),
             twin: Twin::default(),
             asked: false,
+            since: None,
             differences: 0,
             waited: Duration::ZERO,
         }
@@ -168,10 +171,17 @@ impl Task {
         while let Some((kind, mut call)) = self.wait(&mut pace).await {
             let asked = call.kind.is_some();
             self.asked = asked;
+            self.since = self.since.or(call.since);
+            let is_announced = self.since.is_some();
+            self.since.get_or_insert_with(Instant::now);
             let before = self.ours().base.map(|zone| zone.soa.serial);
             let held = self.guard.held().is_some();
             // A zone that waits has no room for all that may happen in a refresh.
             let result = Box::pin(self.refresh(kind)).await;
+            // A refresh of our own that failed is no word of a change.
+            if !is_announced || matches!(result, Ok(Refreshed::Current(_) | Refreshed::Adopted(_))) {
+                self.since = None;
+            }
             let soa = self.ours().base.map(|zone| zone.soa);
             if matches!(result, Ok(Refreshed::Adopted(_))) {
                 self.ears.note_transfer(self.good, soa.as_ref(), Cause { before, asked, held });
@@ -476,8 +486,12 @@ impl Task {
         } else {
             News::Load { loaded: Box::new(version.loaded), base: ours.base }
         };
+        let is_change = from.is_some() && matches!(news, News::Load { .. });
         if !self.send(news, heard).await {
             return Ok(Refreshed::Ended);
+        }
+        if let Some(since) = self.since.filter(|_| is_change) {
+            self.shared.facilities.metrics.change_lag.observe(since.elapsed().as_secs_f64());
         }
         self.differences = if kind == Kind::Ixfr { self.differences.saturating_add(traffic.bytes) } else { 0 };
         let elapsed = heard.elapsed();

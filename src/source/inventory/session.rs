@@ -300,7 +300,7 @@ impl Task {
 
     /// Takes the requests that wait, and asks the feeder for a reading.
     fn take_call(&mut self) {
-        let Call { kind, answers } = self.shared.inbox.take();
+        let Call { kind, answers, .. } = self.shared.inbox.take();
         self.call.answers.extend(answers);
         self.look_again();
         if kind == Some(WakeKind::Retransfer { accept: true }) {

@@ -241,7 +241,7 @@ impl Task {
 
     /// Takes the requests that wait; whether there are any.
     fn take_call(&mut self) -> bool {
-        let Call { kind, answers } = self.shared.inbox.take();
+        let Call { kind, answers, .. } = self.shared.inbox.take();
         self.call.answers.extend(answers);
         self.call.kind = kind.or(self.call.kind);
         kind.is_some()
