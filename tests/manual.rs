@@ -5,6 +5,7 @@
 #[path = "../examples/manual.rs"]
 mod manual;
 
+use aggregator::config::schema;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -45,6 +46,30 @@ fn manual_and_completions_have_every_verb_and_option() {
             }
         }
     }
+}
+
+#[test]
+fn the_page_of_the_configuration_has_every_key() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write_manual(folder.path()).unwrap();
+    // What is wrong with a page goes to standard error.
+    let mut groff = Command::new("groff");
+    groff.args(["-man", "-ww", "-Tutf8", "-rLL=500n", "-P-cbou", "aggregator.toml.5"]);
+    let output = groff.current_dir(folder.path()).output().expect("groff is installed by make test");
+    let (text, faults) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && faults.is_empty(), "{faults}");
+    let (mut lines, mut keys) = (text.lines().map(str::trim), 0);
+    for table in schema::tables() {
+        let title = if table.path.is_empty() { "THE FILE" } else { table.path };
+        lines.find(|line| *line == title).unwrap_or_else(|| panic!("no section {title} in its place"));
+        for key in table.keys {
+            keys += 1;
+            let line = lines.find(|line| line.split(' ').next() == Some(key.name));
+            let line = line.unwrap_or_else(|| panic!("no {} in {title}", key.name));
+            assert!(line.contains(&key.takes) && line.contains(key.default), "{line}");
+        }
+    }
+    assert!(keys > 150, "{keys}");
 }
 
 #[test]

@@ -28,6 +28,15 @@ fn literal(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) }
 }
 
+/// Examples as code: what stands in quotes, or all of it.
+fn quote(written: &str) -> String {
+    if written.starts_with(['[', '{']) {
+        return format!("`{written}`");
+    }
+    let parts = written.split('"').enumerate();
+    parts.map(|(index, part)| if index % 2 == 1 { format!("`\"{part}\"`") } else { part.to_owned() }).collect()
+}
+
 //--- Configuration ---
 
 const CONFIGURATION: &str = "\
@@ -37,20 +46,14 @@ Written from the program's own table of keys by `make docs`; a test compares bot
 has the same keys in a file with comments, the [README](../README.md) the way there.
 
 The file is TOML, or the JSON of RFD 172 with the same keys. `aggregator check` reads it as the server would and tells every
-mistake with its line; a key that is not here is one. `aggregator reload` takes up every change but those of `[state]` and of
-the `format` of the log, which wait for a restart. Relative paths begin in the folder of the file.
+mistake with its line; a key that is not here is one. `aggregator reload` takes up every change but those of `[state]`, of
+`[security]` and of the `format` of the log, which wait for a restart. Relative paths begin in the folder of the file.
 Keys that many zones, aggregations or inventories share stand once in `[templates.NAME]`; what has `template = \"NAME\"` takes those
 that it does not write itself.
 
-| takes | as in |
-|---|---|
-| duration | `\"250ms\"`, `\"30s\"`, `\"10m\"`, `\"12h\"`, `\"1h30m\"`, `\"30d\"` |
-| size | `\"64KiB\"`, `\"256MiB\"`, or a number of bytes |
-| address | `\"192.0.2.1\"`, `\"192.0.2.1:5353\"`, `\"[2001:db8::1]:53\"` |
-| addresses | one, or a list of them |
-| prefixes and keys | `[\"192.0.2.0/24\", { prefix = \"2001:db8::/32\", key = \"NAME\" }]` |
-| cron | second minute hour day month weekday, in UTC |
+";
 
+const ABSENT: &str = "
 Where no default is written, the text says what happens without the key.
 ";
 
@@ -68,8 +71,10 @@ fn describe(table: TableText) -> String {
 
 #[test]
 fn every_key_is_in_the_reference() {
+    let value = |(takes, written): (&str, &str)| format!("| {takes} | {} |\n", quote(written));
+    let values: String = schema::VALUES.into_iter().map(value).collect();
     let sections: String = schema::tables().into_iter().map(describe).collect();
-    hold("configuration.md", &format!("{CONFIGURATION}{sections}"));
+    hold("configuration.md", &format!("{CONFIGURATION}| takes | as in |\n|---|---|\n{values}{ABSENT}{sections}"));
 }
 
 //--- Metrics ---

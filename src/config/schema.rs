@@ -27,6 +27,16 @@ use crate::config::ufds::UFDS;
 use crate::config::united::{UNITED, UNITED_MEMBER};
 use settings::schema::{Key, Table, TableText, key};
 
+/// Values that keys take, as references call them, and how they are written.
+pub const VALUES: [(&str, &str); 6] = [
+    ("duration", r#""250ms", "30s", "10m", "12h", "1h30m", "30d""#),
+    ("size", r#""64KiB", "256MiB", or a number of bytes"#),
+    ("address", r#""192.0.2.1", "192.0.2.1:5353", "[2001:db8::1]:53""#),
+    ("addresses", "one, or a list of them"),
+    ("prefixes and keys", r#"["192.0.2.0/24", { prefix = "2001:db8::/32", key = "NAME" }]"#),
+    ("cron", "second minute hour day month weekday, in UTC"),
+];
+
 /// The file itself.
 pub static ROOT: Table<()> = Table {
     path: "",

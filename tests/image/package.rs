@@ -95,6 +95,7 @@ fn installed_upgraded_and_purged() {
         "usr/lib/systemd/system/aggregator.service",
         "usr/share/man/man1/aggregator.1.gz",
         "usr/share/man/man1/aggregator-status.1.gz",
+        "usr/share/man/man5/aggregator.toml.5.gz",
         "usr/share/bash-completion/completions/aggregator",
         "usr/share/zsh/vendor-completions/_aggregator",
         "usr/share/fish/vendor_completions.d/aggregator.fish",
