@@ -1,4 +1,5 @@
-//! Manual pages and completions, as the packages have them: nothing of the command line is missing, and bash takes them.
+//! Manual pages and completions, as the packages have them: nothing of the command line or of the configuration is missing, and the
+//! shells take them.
 
 // Its `main` is for the packages.
 #[allow(dead_code)]
@@ -89,4 +90,50 @@ fn bash_completes_verbs_and_options() {
     assert!(told.contains("-F _aggregator aggregator\n") && told.ends_with("\nretransfer\n"), "{told}");
     let told = complete("aggregator retransfer --acc");
     assert!(told.ends_with("\n--accept\n"), "{told}");
+}
+
+#[test]
+fn fish_completes_verbs_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write_manual(folder.path()).unwrap();
+    for (line, wanted) in [("aggregator retr", "retransfer\t"), ("aggregator retransfer --acc", "--accept\t")] {
+        let script = format!("source aggregator.fish; complete --do-complete '{line}'");
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", &script]).env("HOME", folder.path()).current_dir(folder.path());
+        let output = fish.output().expect("fish is installed by make test");
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && told.lines().count() == 1 && told.starts_with(wanted), "{line}: {told}");
+    }
+}
+
+/// Presses Tab behind each argument in an interactive zsh, whose functions are in the folder of the first argument, and
+/// prints what is on its terminal then.
+const TAB: &str = "zmodload zsh/zpty
+zpty -b inner zsh -f -i
+folder=$1; shift
+seen=''
+follow() { # pattern
+    repeat 1000; do
+        zpty -r -t inner part && seen+=$part
+        [[ $seen == ${~1} ]] && return
+        sleep 0.01
+    done
+    print -r -- \"no $1 in: $seen\"; exit 1
+}
+zpty -w inner \"PS1=; fpath=($folder \\$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word; print ready-\\$((40+2))\"
+follow '*ready-42*'
+zpty -n -w inner \"$1\"$'\\t'
+follow '*retransfer *'
+zpty -n -w inner \"$2\"$'\\t'
+follow '*--accept *'
+zpty -d inner";
+
+#[test]
+fn zsh_completes_verbs_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write_manual(folder.path()).unwrap();
+    let mut zsh = Command::new("zsh");
+    zsh.args(["-f", "-c", TAB, "zsh"]).arg(folder.path()).args(["aggregator retr", "--acc"]);
+    let output = zsh.env("TERM", "dumb").output().expect("zsh is installed by make test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
