@@ -7,16 +7,20 @@
 //! `docs/log.md` has the fields of all lines: a name means one thing, has one type, and is none that JSON lines have of
 //! themselves. Serials are numbers, lists are written by [`list`] (`tests/logging.rs`).
 //!
+//! Where standard error is journald's, each line has its priority in front, and those for people no time (`journald`).
+//!
 //! Where bars are drawn beside the lines, these go between them whole. Standard error may hang: the queue that it is
 //! written through is the process' own, and takes what a process says of its end and of its defects, too.
 //!
 //! Cost: a line that is filtered out costs one comparison.
 
+mod journald;
 mod notice;
 mod queue;
 
 use crate::restart::note_panic;
 use crate::terminal::{self, Bars, Stream};
+use journald::ToJournald;
 use notice::Form;
 use prometheus::IntCounter;
 use queue::Queue;
@@ -74,8 +78,11 @@ impl LogHandle {
 
 /// Starts logging for the whole process, between the lines of bars where there are any.
 pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle, LogError> {
+    let to_journald = bars.is_none() && journald::is_journald();
     let form = match json {
+        true if to_journald => Form::JsonJournald,
         true => Form::Json,
+        false if to_journald => Form::Journald,
         false if terminal::is_colored(Stream::Errors) => Form::Colored,
         false => Form::Plain,
     };
@@ -84,7 +91,8 @@ pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle,
         None => Queue::start(io::stderr(), form),
     };
     let queue = queue.map_err(LogError::Thread)?;
-    let handle = install(filter, lines(form, queue.clone()))?;
+    let lines = if to_journald { lines(form, ToJournald(queue.clone())) } else { lines(form, queue.clone()) };
+    let handle = install(filter, lines)?;
     // A log that is the first of its process has the first queue.
     let _ = QUEUE.set(queue);
     Ok(handle)
@@ -94,6 +102,7 @@ pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle,
 pub fn print(text: &str) {
     let line = format!("{}\n", text.trim_end());
     match QUEUE.get() {
+        Some(queue) if queue.is_journald() => queue.push(journald::mark(&line).as_bytes()),
         Some(queue) => queue.push(line.as_bytes()),
         // There is nowhere left to complain about a closed standard error.
         None => drop(io::stderr().lock().write_all(line.as_bytes())),
@@ -143,7 +152,9 @@ where
 {
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     match form {
-        Form::Json => lines.json().flatten_event(true).boxed(),
+        Form::Json | Form::JsonJournald => lines.json().flatten_event(true).boxed(),
+        // journald notes the time itself.
+        Form::Journald => lines.with_ansi(false).without_time().boxed(),
         Form::Plain | Form::Colored => lines.with_ansi(form == Form::Colored).boxed(),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -212,4 +213,41 @@ fn json_lines_of_a_daemon_have_the_fields_and_types_of_the_document() {
     let transferred = lines.iter().find(|line| line["message"] == "zone transferred" && line.contains_key("from"));
     let transferred = transferred.unwrap_or_else(|| panic!("no difference in {log}"));
     assert_eq!((&transferred["from"], &transferred["serial"]), (&Value::from(1), &Value::from(2)));
+}
+
+//--- systemd's journal ---
+
+#[test]
+fn lines_for_the_journal_have_priorities() {
+    let folder = Folder::new();
+    // A file stands for the journal; that it is standard error is what counts.
+    let log_of = |home: &Path, format: &str| {
+        fs::create_dir_all(home).expect("a folder");
+        let log = home.join("log");
+        let file = fs::File::create(&log).and_then(|file| file.metadata()).expect("a file");
+        let named = format!("{}:{}", file.dev(), file.ino());
+        let plan = format!("format = \"{format}\"\n[zones]\n\"a.test\" = \"127.0.0.1:1\"\n");
+        (named, Settings::new(&plan))
+    };
+    for (format, is_ours) in [("human", true), ("json", true), ("human", false)] {
+        let home = folder.subfolder(&format!("{format}-{is_ours}"));
+        let (named, mut settings) = log_of(&home, format);
+        let named = if is_ours { named } else { "1:2".to_owned() };
+        settings.environment = vec![("JOURNAL_STREAM", named)];
+        let mut daemon = Aggregator::start_with(&home, &settings);
+        let log = wait_until("a warning", PATIENCE, || Some(daemon.log_text()).filter(|log| log.contains("WARN")));
+        daemon.stop();
+        let started = log.lines().find(|line| line.contains("started")).expect("a line");
+        let warning = log.lines().find(|line| line.contains("WARN")).expect("a line");
+        let begins = match (format, is_ours) {
+            ("json", _) => ["<6>{\"timestamp\":", "<4>{\"timestamp\":"],
+            (_, true) => ["<6> INFO aggregator::", "<4> WARN aggregator::"],
+            // Another program's errors are in the journal, and ours in a file.
+            _ => ["2", "2"],
+        };
+        for (line, begin) in [started, warning].into_iter().zip(begins) {
+            assert!(line.starts_with(begin), "{begin} in {line}");
+        }
+        assert!(log.lines().all(|line| line.starts_with('<') == is_ours), "{log}");
+    }
 }

@@ -4,6 +4,7 @@
 //!
 //! Cost: one line for each loss.
 
+use super::journald::ERROR;
 use std::fmt::{self, Write};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -18,6 +19,10 @@ pub enum Form {
     Plain,
     Colored,
     Json,
+    /// As [`Form::Plain`], with priorities and without times.
+    Journald,
+    /// As [`Form::Json`], with priorities.
+    JsonJournald,
 }
 
 /// Makes the line about a number of lost ones, with its end.
@@ -29,19 +34,21 @@ pub fn notice(form: Form, lost: u64) -> String {
 }
 
 fn write_notice(line: &mut String, form: Form, lost: u64) -> fmt::Result {
+    let priority = if form == Form::JsonJournald { ERROR } else { "" };
     let mut time = String::new();
     SystemTime.format_time(&mut Writer::new(&mut time))?;
     match form {
         Form::Plain => writeln!(line, "{time} ERROR {TARGET}: {TEXT} lines={lost}"),
+        Form::Journald => writeln!(line, "{ERROR}ERROR {TARGET}: {TEXT} lines={lost}"),
         // Red, dimmed and italic, where the library has them.
         Form::Colored => writeln!(
             line,
             "\x1b[2m{time}\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2m{TARGET}\x1b[0m\x1b[2m:\x1b[0m {TEXT} \
              \x1b[3mlines\x1b[0m\x1b[2m=\x1b[0m{lost}"
         ),
-        Form::Json => writeln!(
+        Form::Json | Form::JsonJournald => writeln!(
             line,
-            r#"{{"timestamp":"{time}","level":"ERROR","message":"{TEXT}","lines":{lost},"target":"{TARGET}"}}"#
+            r#"{priority}{{"timestamp":"{time}","level":"ERROR","message":"{TEXT}","lines":{lost},"target":"{TARGET}"}}"#
         ),
     }
 }
@@ -67,9 +74,9 @@ mod tests {
         }
     }
 
-    /// A line without its time, of which there is one of the right length.
+    /// A line without its time, of which there is one of the right length, or none.
     fn timeless(line: &str) -> String {
-        let at = line.find("20").unwrap();
+        let Some(at) = line.find("20") else { return line.to_owned() };
         let (time, rest) = line[at..].split_at("2026-11-21T06:00:00.000000Z".len());
         assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "{line}");
         format!("{}{rest}", &line[..at])
@@ -77,14 +84,18 @@ mod tests {
 
     #[test]
     fn the_line_is_as_the_log_would_make_it() {
-        for form in [Form::Plain, Form::Colored, Form::Json] {
+        for form in [Form::Plain, Form::Colored, Form::Json, Form::Journald, Form::JsonJournald] {
             let made = Made::default();
             let writer = made.clone();
             let lines = super::super::lines(form, move || writer.clone());
             let log = tracing_subscriber::registry().with(lines);
             tracing::subscriber::with_default(log, || tracing::error!(target: "aggregator::log", lines = 17, "{TEXT}"));
             let made = String::from_utf8(made.0.lock().unwrap().clone()).unwrap();
-            assert_eq!(timeless(&notice(form, 17)), timeless(&made), "{form:?}");
+            // The priority is the writer's.
+            let told = notice(form, 17);
+            let has_priority = matches!(form, Form::Journald | Form::JsonJournald);
+            let told = if has_priority { told.strip_prefix(ERROR).expect("a priority") } else { &told };
+            assert_eq!(timeless(told), timeless(&made), "{form:?}");
         }
     }
 }

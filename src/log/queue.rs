@@ -94,6 +94,11 @@ impl Queue {
         state.counter = Some(counter);
     }
 
+    /// Returns true if lines go to journald.
+    pub fn is_journald(&self) -> bool {
+        matches!(self.form, Form::Journald | Form::JsonJournald)
+    }
+
     /// Takes a line, with its end.
     pub fn push(&self, line: &[u8]) {
         let mut state = self.wait_while(self.lock(), self.patience, |state| !state.takes(line));
