@@ -237,7 +237,7 @@ fn lines_for_the_journal_have_priorities() {
         let mut daemon = Aggregator::start_with(&home, &settings);
         let log = wait_until("a warning", PATIENCE, || Some(daemon.log_text()).filter(|log| log.contains("WARN")));
         daemon.stop();
-        let started = log.lines().find(|line| line.contains("started")).expect("a line");
+        let started = log.lines().find(|line| line.contains("started") && line.contains("INFO")).expect("a line");
         let warning = log.lines().find(|line| line.contains("WARN")).expect("a line");
         let begins = match (format, is_ours) {
             ("json", _) => ["<6>{\"timestamp\":", "<4>{\"timestamp\":"],

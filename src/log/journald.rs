@@ -5,14 +5,13 @@
 //!
 //! Cost: one look at the start; one copy of a line.
 
+use super::notice::ERROR;
 use super::queue::Queue;
 use std::io::{self, Write};
 use std::sync::Arc;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Priority of an error, as in syslog(3).
-pub const ERROR: &str = "<3>";
 /// Priority of a warning.
 const WARNING: &str = "<4>";
 

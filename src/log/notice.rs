@@ -4,13 +4,14 @@
 //!
 //! Cost: one line for each loss.
 
-use super::journald::ERROR;
 use std::fmt::{self, Write};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// The module that the line names.
 const TARGET: &str = "aggregator::log";
+/// The priority that the line has for journald, as in syslog(3).
+pub const ERROR: &str = "<3>";
 const TEXT: &str = "log lines lost: nobody read the log";
 
 /// Layout of log lines.
