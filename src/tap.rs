@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Whoever answers hands its exchanges over when the responses have been sent ([`Tap::take`]). What is wanted of them is
-//! made into frames there and put into a queue of [`QUEUE`] bundles; if the collector does not keep up, or is not there,
+//! made into frames there and put into a queue of `QUEUE` bundles; if the collector does not keep up, or is not there,
 //! bundles are dropped and counted. Lines of the query log are as many in a second as the configuration allows, so that a
 //! flood does not drive other lines out of the log.
 //!
