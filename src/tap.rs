@@ -41,7 +41,8 @@ use tokio::sync::{mpsc, watch};
 use wire::message::Question;
 use wire::rr::TypeName;
 
-/// Bundles that wait for the collector at most. One has the exchanges of a batch, 40 KiB of the longest datagrams.
+/// Bundles that wait for the collector at most. One has the exchanges of a batch of datagrams, or one over a connection: of
+/// ordinary queries all of them are 2 MiB, and 64 MiB if each has the longest message in both directions.
 const QUEUE: usize = 512;
 /// Time for which the end of the process waits for the collector.
 const END_PATIENCE: Duration = Duration::from_secs(1);

@@ -67,25 +67,24 @@ pub struct DnstapDraft {
 pub fn read_taps(reader: &mut Reader<'_>, root: &Fields<'_>) -> TapPlan {
     let mut draft = DnstapDraft::default();
     let fields = DNSTAP.read_section(reader, root, &mut draft);
-    for entry in ["messages", "one_in"].iter().filter_map(|key| fields.entry(key)) {
-        if fields.lacks("collector") {
-            let fault =
-                format!("\"{}\" without \"collector\" does nothing; write collector = \"PATH\", too", entry.key);
-            reader.error(entry.key_at, fault);
-        }
-    }
+    refuse_without(reader, &fields, "collector", "collector = \"PATH\", too", ["messages", "one_in"]);
     let DnstapDraft { collector, messages, one_in } = draft;
     let dnstap = collector.map(|collector| DnstapPlan { collector, messages, one_in });
     let mut log = QueryLogPlan { one_in: 0, clients: Vec::new(), lines_per_second: 0 };
     let fields = QUERY_LOG.read_section(reader, root, &mut log);
-    for entry in ["clients", "lines_per_second"].iter().filter_map(|key| fields.entry(key)) {
-        if fields.lacks("one_in") {
-            let fault =
-                format!("\"{}\" without \"one_in\" does nothing; write one_in = 1, too, for every query", entry.key);
-            reader.error(entry.key_at, fault);
-        }
-    }
+    refuse_without(reader, &fields, "one_in", "one_in = 1, too, for every query", ["clients", "lines_per_second"]);
     TapPlan { dnstap, query_log: (log.one_in > 0).then_some(log) }
+}
+
+/// Refuses keys that do nothing because the one that they belong to is missing.
+fn refuse_without(reader: &mut Reader<'_>, fields: &Fields<'_>, needed: &str, advice: &str, keys: [&str; 2]) {
+    if !fields.lacks(needed) {
+        return;
+    }
+    for entry in keys.into_iter().filter_map(|key| fields.entry(key)) {
+        let fault = format!("\"{}\" without \"{needed}\" does nothing; write {advice}", entry.key);
+        reader.error(entry.key_at, fault);
+    }
 }
 
 /// Reads where a collector is: what has a slash is a path.
