@@ -4,7 +4,7 @@
 use super::world::*;
 use crate::harness::*;
 use serde_json::json;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use triton_double::{Cut, Service};
 
@@ -202,12 +202,15 @@ pub fn orders_that_one_replica_alone_was_given_fire_until_they_end() -> World {
 /// One replica is asked the same by a network of loopback that is not the primary's, as fast as it answers.
 pub fn a_flood_fires_until_it_is_over() -> World {
     let world = World::start(&Plan::default());
-    let is_over = AtomicBool::new(false);
+    let watched = Arc::new(());
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut client = Client::new(world.replicas[0].address()).with_source([127, 0, 7, 1].into());
+        // Whatever ends the look at the flood ends the flood, a failure too.
+        let (watching, address) = (Arc::downgrade(&watched), world.replicas[0].address());
+        let _watched = watched;
+        scope.spawn(move || {
+            let mut client = Client::new(address).with_source([127, 0, 7, 1].into());
             let query = Query::new(&Dname::parse(REGION), rtype::SOA);
-            while !is_over.load(Ordering::Relaxed) {
+            while watching.strong_count() > 0 {
                 // Whoever floods does not care for answers.
                 (0..100).for_each(|_| _ = client.send_udp(&query.encode(1)));
                 std::thread::sleep(Duration::from_millis(20));
@@ -218,7 +221,6 @@ pub fn a_flood_fires_until_it_is_over() -> World {
         world.assert_only(&["CnsResponsesLimited"]);
         let told = world.replicas[0].verb(&["status", "--problems"]);
         assert!(told.stdout.contains("rate limit: clients: 127.0.7.0/24 for "), "{told:?}");
-        is_over.store(true, Ordering::Relaxed);
     });
     world.wait_quiet();
     world
