@@ -22,6 +22,7 @@ mod addresses;
 mod answers;
 mod apex;
 mod api;
+pub mod automatic;
 pub mod catalogs;
 mod clients;
 mod drains;
@@ -85,6 +86,7 @@ use crate::static_zone::StaticZonePlan;
 use crate::tap::TapPlan;
 use crate::transfer::ZonePlan;
 use crate::zone::HistoryLimits;
+use automatic::AutomaticWays;
 use catalogs::CatalogSource;
 use keys::Keys;
 use listed::ListedZones;
@@ -131,6 +133,8 @@ pub struct Config {
     pub catalogs: Vec<CatalogSource>,
     /// Rules for members of regions, which zones of catalogs may match.
     pub member_rules: Vec<MemberRule>,
+    /// How automatic reverse zones of inventories are served.
+    pub automatic_ways: AutomaticWays,
     /// The zones of catalogs that are in force.
     pub listed: Arc<ListedZones>,
     /// The configuration as the file has it; none if this is it.
@@ -330,6 +334,7 @@ impl Config {
             apis: Vec::new(),
             has_catalogs: root.entry("catalogs").is_some(),
             member_rules: Vec::new(),
+            automatic_ways: AutomaticWays::new(),
             touch_disk,
         };
         let found = zones::read_zones(&mut reader, &root, &mut sections);
@@ -361,7 +366,7 @@ impl Config {
             let message = format!("catalog {} is also an aggregation; give one of them another name", region.origin);
             reader.error(catalogs_at[&region.origin], message);
         }
-        let member_rules = sections.member_rules;
+        let (member_rules, automatic_ways) = (sections.member_rules, sections.automatic_ways);
         let mut secondaries = sections.secondaries;
         let others = [("a zone", &zones_at), ("an aggregation", &regions_at), ("one of a primary", &catalogs_at)];
         let catalog = secondaries.admit_catalog(&mut reader, others, server_name);
@@ -405,6 +410,7 @@ impl Config {
             zones,
             catalogs,
             member_rules,
+            automatic_ways,
             listed: Arc::default(),
             written: None,
             trees,

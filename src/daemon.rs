@@ -262,6 +262,7 @@ impl Daemon {
             let (sender, commands) = mpsc::channel(64);
             let control = socket.start(sender.clone()).map_err(start_failed)?;
             tokio::spawn(sources.clone().obey(announced));
+            let automatic = sources.automatic_came();
             sources.replace(&config, &keeper, &publisher, &metrics, &roots);
             heard_later.tell(&keeper, publisher.clone(), sources.clone());
             probe.follow(&config, Some(resolvers));
@@ -270,7 +271,7 @@ impl Daemon {
             tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, %addresses, "started");
             let (listeners, turn) = (Arc::new(Mutex::new(listeners)), Arc::default());
             let ways = Ways { view, keeper, listeners, roots, notify, commands: sender, loading, turn };
-            let (reloads, mut catalogs) = (Reloads::default(), Watch::new(publisher));
+            let (reloads, mut catalogs) = (Reloads::default(), Watch::new(publisher, automatic));
             catalogs.note(&config);
             Ok(Daemon { ways, schedule, control, commands, log, manager, hangup, reloads, catalogs, disk, probe })
         };

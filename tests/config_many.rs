@@ -1,6 +1,7 @@
 //! Configurations of many datacenters: templates and members by rule.
 
 use aggregator::catalog::listing::Listing;
+use aggregator::config::automatic::Asked;
 use aggregator::config::listed::{ListedZones, Listings, RefusalReason};
 use aggregator::config::{Config, find_socket};
 use aggregator::zone::{Loader, Soa};
@@ -121,7 +122,7 @@ fn pairs(members: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// Puts listings into force, after what was in force before.
 fn follow(written: &Arc<Config>, listings: &Listings, before: &Config) -> Config {
-    Config::with_listed(written, listings, &before.listed, &HashSet::new())
+    Config::with_listed(written, listings, &Asked::new(), &before.listed, &HashSet::new())
 }
 
 /// The zones of catalogs in force, each with its catalog, and those that are refused.
@@ -245,7 +246,7 @@ fn many_listed_zones_cost_little() {
     let members: Vec<(String, String)> =
         (0..20_000).map(|zone| (format!("m{zone}"), format!("r{}-{}.cns.test", zone % 20, zone / 20))).collect();
     let less = Listings::from([listing("one.test.", &members[1..], &[])]);
-    let before = Config::with_listed(&written, &less, &ListedZones::default(), &HashSet::new());
+    let before = Config::with_listed(&written, &less, &Asked::new(), &ListedZones::default(), &HashSet::new());
     let all = Listings::from([listing("one.test.", &members, &[])]);
     let begun = Instant::now();
     let config = follow(&written, &all, &before);

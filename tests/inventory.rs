@@ -1,6 +1,8 @@
 //! Zones that are made of inventories: what a document says is served, what is wrong with one changes nothing, and what
 //! was learnt outlives the process.
 
+#[path = "inventory/automatic.rs"]
+mod automatic;
 #[path = "inventory/builders.rs"]
 mod builders;
 mod harness;

@@ -11,14 +11,12 @@
 //!
 //! RFCs: 9432 (section 4.3.2: groups).
 
-use crate::client::Server;
 use crate::config::names::{Declared, read_names, unquoted_names};
 use crate::config::primaries::{WAY, Way, read_zone};
+use crate::config::secondaries::WayOut;
 use crate::config::sections::Sections;
 use crate::config::templates::{GROUPS, MEMBER_TEMPLATE, positions};
 use crate::config::zone_pattern::matches;
-use crate::merge::AnswersPlan;
-use crate::publish::Outgoing;
 use crate::transfer::ZonePlan;
 use settings::fields::Fields;
 use settings::read::{Reader, shorten};
@@ -71,9 +69,7 @@ pub struct CatalogSource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberWay {
     pub plan: ZonePlan,
-    pub outgoing: Outgoing,
-    pub targets: Vec<Server>,
-    pub answers: Option<AnswersPlan>,
+    pub out: WayOut,
 }
 
 impl CatalogSource {
@@ -180,8 +176,8 @@ fn read_member(
     let node = Node { at: template.map_or(catalog.key_at, |template| template.at), value: Value::Table(fields) };
     let entry = Entry { key: format!("* of {}", catalog.key), key_at: catalog.key_at, node };
     let plan = read_zone(reader, origin.clone(), &entry, sections);
-    let (outgoing, targets, answers) = sections.secondaries.retract(origin);
-    Some(MemberWay { plan: plan?, outgoing, targets, answers })
+    let out = sections.secondaries.retract(origin);
+    Some(MemberWay { plan: plan?, out })
 }
 
 /// Reads one pattern or a list of them.

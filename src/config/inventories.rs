@@ -20,7 +20,9 @@ use crate::config::templates::template;
 use crate::config::trees::{TREE, reverse_of};
 use crate::config::triton::read_triton;
 use crate::config::urls::{read_ca, read_url};
-use crate::source::inventory::plan::{ApexPlan, FeederPlan, InventoryPlan, MadeZone, ReverseZone, Rules, UrlPlan};
+use crate::source::inventory::plan::{
+    ApexPlan, AutomaticZones, FeederPlan, InventoryPlan, MadeZone, ReverseZone, Rules, UrlPlan,
+};
 use crate::zone::SoaFields;
 use settings::fields::Fields;
 use settings::read::{Reader, shorten};
@@ -28,6 +30,7 @@ use settings::schema::{Key, Kind, Table, did_you_mean, key};
 use settings::secret::read_secret_file;
 use settings::tree::{Entry, Node, Value};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::name::Name;
 use zeroize::Zeroizing;
@@ -83,6 +86,7 @@ pub static FOLLOWED: Table<InventoryDraft> = Table {
             key("cmon", "true", CMON).takes(Kind::Flag(|draft, choice| draft.rules.cmon = choice)),
             key("operator_logins", "true", OPERATOR_LOGINS)
                 .takes(Kind::Flag(|draft, choice| draft.rules.operator_logins = choice)),
+            key("reverse", r#""auto""#, REVERSE).bound("prefixes, or \"auto\""),
         ],
         RULES,
     ],
@@ -91,11 +95,20 @@ pub static FOLLOWED: Table<InventoryDraft> = Table {
 const CMON: &str = "whether instances and compute nodes have names below cmon";
 const OPERATOR_LOGINS: &str = "whether instances of admin and poseidon have services by their roles";
 
+const REVERSE: &str = "prefixes whose reverse zones are made, too; auto: a zone for each /24 and /64 with an address";
+
+/// Word for reverse zones as addresses come.
+const AUTO: &str = "auto";
+
+/// What may be written in place of prefixes.
+const OR_AUTO: &str = ", or reverse = \"auto\"";
+
 /// Keys whose defaults differ for inventories that are documents.
 const DOCUMENT_RULES: &[Key<InventoryDraft>] = &[
     key("cmon", "false", CMON).takes(Kind::Flag(|draft, choice| draft.rules.cmon = choice)),
     key("operator_logins", "false", OPERATOR_LOGINS)
         .takes(Kind::Flag(|draft, choice| draft.rules.operator_logins = choice)),
+    key("reverse", "[]", REVERSE).bound("prefixes, or \"auto\""),
 ];
 
 /// Keys of every inventory: the rules by which zones are made of it.
@@ -114,7 +127,6 @@ const RULES: &[Key<InventoryDraft>] = &[
     key("srv_weights", "false", "whether priority and weight of a service tag are in its SRV records")
         .takes(Kind::Flag(|draft, choice| draft.rules.srv_weights = choice)),
     key("ttl", "30", "TTL of all records but those of the apex").takes(Kind::Ttl(|draft, ttl| draft.rules.ttl = ttl)),
-    key("reverse", "[]", "prefixes whose reverse zones are made, too").bound("prefixes"),
     key("api", "[]", "TCP addresses of its REST interface; port 8053 when none is written")
         .bound("address or addresses"),
     key(
@@ -169,7 +181,8 @@ pub struct InventoryDraft {
     file: Option<PathBuf>,
     feeder: Option<FeederPlan>,
     rules: Rules,
-    reverse: Vec<(Name, Prefix, usize)>,
+    /// The prefixes that are named; none for zones as addresses come.
+    reverse: Option<Vec<(Name, Prefix, usize)>>,
     serve_stale: Duration,
     shrink_share: f64,
     confirm_after: Duration,
@@ -239,7 +252,7 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
         file: None,
         feeder: None,
         rules,
-        reverse: Vec::new(),
+        reverse: Some(Vec::new()),
         serve_stale: Duration::ZERO,
         shrink_share: limits.shrink_share,
         confirm_after: limits.confirm_after,
@@ -265,8 +278,9 @@ fn read_inventory(reader: &mut Reader<'_>, entry: &Entry, sections: &Sections<'_
     let Some(fields) = table.read_with_advice(reader, &entry.node, &place, &mut draft, advise) else { return draft };
     let damping = fields.read(reader, "damping", |r, _, node| read_damping(r, node, &place));
     draft.rules.damping = damping.unwrap_or(draft.rules.damping);
-    draft.reverse =
-        fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node)).unwrap_or_default();
+    let is_automatic = fields.entry("reverse").map_or(is_followed, |entry| is_auto(&entry.node));
+    draft.reverse = (!is_automatic)
+        .then(|| fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node)).unwrap_or_default());
     draft.api = fields.read(reader, "api", read_api).unwrap_or_default();
     let tokens = fields.read(reader, "api_tokens", |r, key, node| read_tokens(r, key, node, sections.touch_disk));
     draft.tokens = tokens.unwrap_or_default();
@@ -319,12 +333,17 @@ fn read_token(
     reader.refuse_file(node.at, format!("\"{key}\" {} {fault}", file.display()), is_absent)
 }
 
+/// Returns true if reverse zones are to be made as addresses come.
+fn is_auto(node: &Node) -> bool {
+    matches!(&node.value, Value::Text(text) if text == AUTO)
+}
+
 /// Reads a list of prefixes that have reverse zones.
 fn read_reverse(reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<(Name, Prefix, usize)>> {
-    let wanted = "a list such as [\"198.51.100.0/24\", \"2001:db8:1:100::/64\"]";
+    let wanted = "\"auto\", or a list such as [\"198.51.100.0/24\", \"2001:db8:1:100::/64\"]";
     let items = reader.items(key, node, node.is_text(), wanted)?;
     let read = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-        let prefix = read_prefix(reader, key, node, "")?;
+        let prefix = read_prefix(reader, key, node, OR_AUTO)?;
         Some((reverse_of(reader, node, prefix)?, prefix, node.at))
     };
     let twice = |zone: &(Name, Prefix, usize)| format!("{place} names prefix {} twice; remove one", zone.1);
@@ -392,7 +411,13 @@ impl<'n> Inventories<'n> {
             };
             let apex = first.apex.clone();
             let mut reverse = Vec::new();
-            for (origin, prefix, at) in draft.reverse {
+            let automatic = draft.reverse.is_none().then(|| {
+                let out = sections.secondaries.out_of(&first.origin);
+                let apex = ApexPlan { secondaries: out.targets.clone(), ..apex.clone() };
+                sections.automatic_ways.insert(draft.name.clone(), out);
+                AutomaticZones { apex, zones: Arc::default() }
+            });
+            for (origin, prefix, at) in draft.reverse.into_iter().flatten() {
                 if let Some(first) = declared.get(&origin) {
                     let line = reader.source.mention(*first);
                     let message = format!("{place} makes reverse zone {origin}, which is given in {line}");
@@ -415,6 +440,7 @@ impl<'n> Inventories<'n> {
                 rules,
                 forward,
                 reverse,
+                automatic,
                 serve_stale,
                 shrink_share,
                 confirm_after,

@@ -16,6 +16,7 @@ use crate::publish::Outgoing;
 use crate::security::Sandbox;
 use crate::select::Law;
 use crate::source::inventory::InventoryPlan;
+use crate::source::inventory::plan::ReverseZone;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -118,8 +119,8 @@ fn describe_catalog(config: &Config, source: &CatalogSource) -> Value {
         let mut zones = describe_zone(config, &way.plan);
         // Which they are is not in the file.
         zones.as_object_mut().map(|zones| zones.remove("zone"));
-        zones["answers"] = describe_laws(way.answers.as_ref());
-        zones["secondaries"] = describe_ways_out(Some(&way.outgoing), &way.targets);
+        zones["answers"] = describe_laws(way.out.answers.as_ref());
+        zones["secondaries"] = describe_ways_out(Some(&way.out.outgoing), &way.out.targets);
         zones
     };
     let groups: Vec<Value> =
@@ -202,6 +203,11 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
     })
 }
 
+/// Describes a reverse zone that the file names.
+fn describe_reverse(zone: &ReverseZone) -> Value {
+    json!({ "prefix": zone.prefix.to_string(), "zone": zone.origin })
+}
+
 /// Describes one inventory and its zones.
 fn describe_inventory(config: &Config, plan: &InventoryPlan) -> Value {
     let rules = &plan.rules;
@@ -239,7 +245,10 @@ fn describe_inventory(config: &Config, plan: &InventoryPlan) -> Value {
         "operator_logins": rules.operator_logins,
         "srv_weights": rules.srv_weights,
         "ttl": rules.ttl,
-        "reverse": plan.reverse.iter().map(|zone| json!({ "prefix": zone.prefix.to_string(), "zone": zone.origin })).collect::<Vec<_>>(),
+        "reverse": match &plan.automatic {
+            Some(_) => json!("auto"),
+            None => plan.reverse.iter().map(describe_reverse).collect(),
+        },
         "serve_stale": seconds(plan.serve_stale),
         "shrink_share": plan.shrink_share,
         "confirm_after": seconds(plan.confirm_after),

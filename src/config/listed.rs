@@ -1,4 +1,5 @@
-//! The zones that catalogs list, as a part of the configuration in force.
+//! The zones that catalogs list, as a part of the configuration in force; automatic reverse zones (`automatic`) come with
+//! them.
 //!
 //! The file says how zones of a catalog are transferred and served, the catalog which they are. From both, and from what
 //! was in force before, comes a configuration in which they stand like zones of the file: behind those, in canonical
@@ -16,9 +17,11 @@
 
 use crate::catalog::listing::{Listed, Listing};
 use crate::config::Config;
+use crate::config::automatic::{Asked, Unmade};
 use crate::config::catalogs::{CatalogSource, MemberWay};
 use crate::config::probe::is_probed;
 use crate::config::region_steering::keep_fresh;
+use crate::config::secondaries::WayOut;
 use crate::config::zone_pattern::matches_text;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
@@ -34,6 +37,8 @@ pub struct ListedZones {
     pub zones: HashMap<Name, ListedZone>,
     /// In canonical order of the zones.
     pub refused: Vec<Refused>,
+    /// Automatic reverse zones that are not made.
+    pub unmade: Vec<Unmade>,
     /// Catalogs that have been read.
     read: HashSet<Name>,
 }
@@ -96,20 +101,22 @@ impl Config {
         self.written.clone().unwrap_or_else(|| self.clone())
     }
 
-    /// The configuration of the file with the zones that its catalogs list, except for some; `before` are those in force
-    /// until now.
+    /// The configuration of the file with the zones that its catalogs list, except for some, and the reverse zones that
+    /// inventories ask for; `before` are those in force until now.
     pub fn with_listed(
         written: &Arc<Config>,
         listings: &Listings,
+        asked: &Asked,
         before: &ListedZones,
         except: &HashSet<Name>,
     ) -> Config {
         let mut config = Config::clone(written);
         let read = listings.keys().cloned().collect();
-        let mut listed = ListedZones { read, ..ListedZones::default() };
+        let unmade = config.add_automatic(asked);
+        let mut listed = ListedZones { read, unmade, ..ListedZones::default() };
         let mut taken = Vec::new();
         for (zone, candidates) in candidates(written, listings) {
-            let owner = choose(written, &zone, &candidates, before, &mut listed.refused);
+            let owner = choose(&config, &zone, &candidates, before, &mut listed.refused);
             let Some((source, properties)) = owner.filter(|_| !except.contains(&zone)) else { continue };
             let way = way_of(source, properties);
             let catalog = source.way.zone.clone();
@@ -120,13 +127,11 @@ impl Config {
             listed.zones.insert(zone.clone(), ListedZone { catalog, label, is_handed_over });
             taken.push((zone, way));
         }
-        for (zone, MemberWay { plan, outgoing, targets, answers }) in &taken {
+        for (zone, MemberWay { plan, out }) in &taken {
             let mut plan = plan.clone();
             (plan.zone, plan.origin) = (zone.clone(), zone.clone());
             config.zones.push(plan);
-            config.outgoing.insert(zone.clone(), outgoing.clone());
-            config.targets.insert(zone.clone(), targets.clone());
-            config.answers.extend(answers.clone().map(|answers| (zone.clone(), answers)));
+            config.serve(zone, out);
         }
         config.probe.zones.extend(taken.iter().map(|(zone, _)| zone).filter(|zone| is_probed(zone)).cloned());
         let zones: Vec<&Name> = taken.iter().map(|(zone, _)| zone).collect();
@@ -134,6 +139,14 @@ impl Config {
         keep_fresh(&mut config.zones, &config.regions, &config.answers);
         (config.listed, config.written) = (Arc::new(listed), Some(written.clone()));
         config
+    }
+
+    /// Serves a zone that is not in the file.
+    pub(super) fn serve(&mut self, zone: &Name, out: &WayOut) {
+        let WayOut { outgoing, targets, answers } = out.clone();
+        self.outgoing.insert(zone.clone(), outgoing);
+        self.targets.insert(zone.clone(), targets);
+        self.answers.extend(answers.map(|answers| (zone.clone(), answers)));
     }
 
     /// The regions that clients ask for: those in force, and until every catalog has been read all those of the file.
@@ -191,7 +204,7 @@ fn candidates<'c>(written: &'c Config, listings: &'c Listings) -> Vec<(Name, Vec
 
 /// Chooses the catalog that has a zone, and tells of the others that it is refused.
 fn choose<'c>(
-    written: &Config,
+    config: &Config,
     zone: &Name,
     candidates: &[Candidate<'c>],
     before: &ListedZones,
@@ -202,7 +215,7 @@ fn choose<'c>(
     };
     let mut allowed = Vec::new();
     for (source, properties) in candidates {
-        if written.has_name(zone) {
+        if config.has_name(zone) {
             refuse(source, RefusalReason::Configured);
         } else if !source.may_list(zone) {
             refuse(source, RefusalReason::NoMatch);

@@ -316,6 +316,9 @@ fn write_inventory(plan: &InventoryPlan, out: &mut impl Write) -> fmt::Result {
         let prefixes: Vec<_> = plan.reverse.iter().map(|zone| zone.prefix).collect();
         writeln!(out, "    reverse zones of {}", join(&prefixes))?;
     }
+    if plan.automatic.is_some() {
+        writeln!(out, "    a reverse zone for each /24 and /64 with an address")?;
+    }
     writeln!(out, "    served for {} without a good reading", format_duration(plan.serve_stale))
 }
 

@@ -108,6 +108,14 @@ impl Default for HistoryLimits {
     }
 }
 
+/// How zones are served that are not in the file: those of a catalog, and automatic reverse zones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WayOut {
+    pub outgoing: Outgoing,
+    pub targets: Vec<Server>,
+    pub answers: Option<AnswersPlan>,
+}
+
 /// Settings for outgoing transfers and NOTIFY, as the file has them.
 pub struct Secondaries<'k> {
     keys: &'k Keys,
@@ -184,9 +192,17 @@ impl<'k> Secondaries<'k> {
     }
 
     /// Takes out what was taken in of a zone: who may have it, who is told, and the law of its answers.
-    pub fn retract(&mut self, zone: &Name) -> (Outgoing, Vec<Server>, Option<AnswersPlan>) {
+    pub fn retract(&mut self, zone: &Name) -> WayOut {
         let (outgoing, targets) = (self.outgoing.remove(zone), self.targets.remove(zone));
-        (outgoing.unwrap_or_default(), targets.unwrap_or_default(), self.answers.plans.remove(zone))
+        let (outgoing, targets) = (outgoing.unwrap_or_default(), targets.unwrap_or_default());
+        WayOut { outgoing, targets, answers: self.answers.plans.remove(zone) }
+    }
+
+    /// What was taken in of a zone, for others that are served as it is.
+    pub fn out_of(&self, zone: &Name) -> WayOut {
+        let (outgoing, targets) = (self.outgoing.get(zone).cloned(), self.targets.get(zone).cloned());
+        let (outgoing, targets) = (outgoing.unwrap_or_default(), targets.unwrap_or_default());
+        WayOut { outgoing, targets, answers: self.answers.plans.get(zone).cloned() }
     }
 
     /// Takes in the catalog zone, which must not be anything else.

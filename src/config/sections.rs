@@ -1,6 +1,7 @@
 //! The sections of the file that zones and regions are read with.
 
 use crate::config::api::ApiPlan;
+use crate::config::automatic::AutomaticWays;
 use crate::config::keys::Keys;
 use crate::config::member_rules::MemberRule;
 use crate::config::secondaries::Secondaries;
@@ -21,6 +22,8 @@ pub struct Sections<'s> {
     pub homes: Vec<Name>,
     /// REST interfaces of inventories, with the places of their addresses.
     pub apis: Vec<(ApiPlan, Vec<Placed>)>,
+    /// How automatic reverse zones are served.
+    pub automatic_ways: AutomaticWays,
     /// True if zones of catalogs may be members of regions.
     pub has_catalogs: bool,
     /// The rules that they may match, once the regions are read.

@@ -1,4 +1,6 @@
-//! Catalogs of primaries, followed: a new version of one becomes a configuration in force without a reload of the file.
+//! Zones that are not in the file, followed: those of catalogs, and automatic reverse zones of inventories.
+//!
+//! Catalogs of primaries: a new version of one becomes a configuration in force without a reload of the file.
 //!
 //! ```text
 //!  primary ──► transfer ──guard──► keeper ──► Published ──► Watch ──► reload (order: catalogs) ──► sources, keeper
@@ -8,8 +10,12 @@
 //! been through the guard of its transfer, so that its members are those in force: nothing else has to be remembered. A
 //! restart reads the catalogs first, then the zones that they list.
 //!
+//! An inventory asks for a reverse zone with its first address there; the names of those in force are kept on disk
+//! beside the inventory, so that a restart has them from the beginning.
+//!
 //! Invariants: zones that a catalog begins to list start without data of an earlier life (RFC 9432 section 5.4), except
-//! for a restart; a catalog that has expired or cannot be read takes no zone away.
+//! for a restart; a catalog that has expired or cannot be read takes no zone away; an automatic reverse zone that has
+//! emptied stays until the file is read again.
 //!
 //! Cost: O(catalogs) for each publication. For a new version of a catalog O(zones × rules), all in memory: nothing is
 //! read, and sources of other zones go on as they are. A region whose members change is merged anew, O(its names).
@@ -18,11 +24,12 @@
 
 use crate::catalog::listing::Listing;
 use crate::config::Config;
+use crate::config::automatic::{Asked, Unmade};
 use crate::config::listed::{ListedZones, Listings, Refused, count_by_catalog};
 use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
 use crate::zone::Zone;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -42,20 +49,20 @@ pub struct Watch {
     changes: watch::Receiver<u64>,
     /// The versions that the configuration in force was made of.
     seen: HashMap<Name, Weak<Zone>>,
+    /// Changes when automatic reverse zones have come.
+    automatic: watch::Receiver<u64>,
     retry_at: Option<Instant>,
 }
 
 impl Watch {
     /// A watch that has seen no version yet.
-    pub fn new(publisher: Arc<Publisher>) -> Watch {
-        Watch { changes: publisher.changes(), publisher, seen: HashMap::new(), retry_at: None }
+    pub fn new(publisher: Arc<Publisher>, automatic: watch::Receiver<u64>) -> Watch {
+        Watch { changes: publisher.changes(), publisher, seen: HashMap::new(), automatic, retry_at: None }
     }
 
-    /// Waits until a catalog of the configuration has another version than those that were noted.
+    /// Waits until a catalog of the configuration has another version than those that were noted, or automatic reverse
+    /// zones have come since.
     pub async fn changed(&mut self, config: &Config) {
-        if config.catalogs.is_empty() {
-            return std::future::pending().await;
-        }
         if let Some(retry_at) = self.retry_at {
             sleep_until(retry_at).await;
             self.retry_at = None;
@@ -66,8 +73,11 @@ impl Watch {
             if versions(config, &published).any(|(name, zone)| !self.has_seen(name, zone)) {
                 return;
             }
-            if self.changes.changed().await.is_err() {
-                return std::future::pending().await;
+            let has_catalogs = !config.catalogs.is_empty();
+            tokio::select! {
+                Ok(()) = self.automatic.changed() => return,
+                Ok(()) = self.changes.changed(), if has_catalogs => {}
+                else => return std::future::pending().await,
             }
         }
     }
@@ -81,6 +91,7 @@ impl Watch {
     /// Forgets what was noted, because it did not come into force.
     pub fn forget(&mut self) {
         self.seen.clear();
+        self.automatic.mark_changed();
     }
 
     /// Notes that what was noted could not come into force: it is tried again in a while.
@@ -121,11 +132,12 @@ pub struct InForce {
     pub fresh: HashSet<Name>,
 }
 
-/// Puts what catalogs list into a configuration; `before` are the zones in force until now.
-pub fn put_in_force(written: &Arc<Config>, listings: &Listings, before: &ListedZones) -> InForce {
-    let config = Arc::new(Config::with_listed(written, listings, before, &HashSet::new()));
+/// Puts what catalogs list and inventories ask for into a configuration; `before` are the zones in force until now.
+pub fn put_in_force(written: &Arc<Config>, listings: &Listings, asked: &Asked, before: &ListedZones) -> InForce {
+    let with = |except: &HashSet<Name>| Arc::new(Config::with_listed(written, listings, asked, before, except));
+    let config = with(&HashSet::new());
     let restarted = config.listed.restarted_since(before);
-    let without = (!restarted.is_empty()).then(|| Arc::new(Config::with_listed(written, listings, before, &restarted)));
+    let without = (!restarted.is_empty()).then(|| with(&restarted));
     let zones = config.listed.zones.keys();
     let fresh = zones.filter(|zone| !before.zones.contains_key(*zone) || restarted.contains(*zone)).cloned().collect();
     InForce { config, without, fresh }
@@ -144,6 +156,7 @@ pub fn tell(config: &Config, old: &Config, metrics: &Metrics) {
         metrics.catalog_members.with_label_values(&[&catalog]).set(i64::try_from(members).unwrap_or(i64::MAX));
         metrics.catalog_refused.with_label_values(&[&catalog]).set(i64::try_from(refused).unwrap_or(i64::MAX));
     }
+    tell_automatic(config, old);
     let told: HashSet<&Refused> = before.refused.iter().collect();
     let new: Vec<&Refused> = config.listed.refused.iter().filter(|refused| !told.contains(refused)).collect();
     for refused in new.iter().take(TOLD) {
@@ -157,6 +170,29 @@ pub fn tell(config: &Config, old: &Config, metrics: &Metrics) {
     if !come.is_empty() || !go.is_empty() || !anew.is_empty() {
         let [come, go, anew] = [come, go, anew].map(|names| name_some(&names));
         tracing::info!(listed = config.listed.zones.len(), come, go, anew, "catalogs followed");
+    }
+}
+
+/// Tells which automatic reverse zones have come and gone, and which are not made that could be before.
+fn tell_automatic(config: &Config, old: &Config) {
+    let zones = |config: &Config| -> BTreeMap<String, Arc<[Name]>> {
+        config.automatic().map(|(name, zones)| (name.to_owned(), zones.into())).collect()
+    };
+    let (before, now) = (zones(old), zones(config));
+    let none: Arc<[Name]> = Arc::default();
+    for (inventory, zones) in &now {
+        let before = before.get(inventory).unwrap_or(&none);
+        let [there, earlier] = [zones, before].map(|zones| zones.iter().collect::<HashSet<&Name>>());
+        let come: Vec<&Name> = zones.iter().filter(|zone| !earlier.contains(zone)).collect();
+        let go: Vec<&Name> = before.iter().filter(|zone| !there.contains(zone)).collect();
+        if !come.is_empty() || !go.is_empty() {
+            let [come, go] = [come, go].map(|names| name_some(&names));
+            tracing::info!(inventory, zones = zones.len(), come, go, "reverse zones follow the inventory");
+        }
+    }
+    let told: HashSet<&Unmade> = old.listed.unmade.iter().collect();
+    for Unmade { zone, inventory } in config.listed.unmade.iter().filter(|unmade| !told.contains(unmade)).take(TOLD) {
+        tracing::warn!(%zone, inventory, "a reverse zone is not made; the configuration or another inventory has it");
     }
 }
 

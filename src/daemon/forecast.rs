@@ -44,10 +44,12 @@ struct ZoneForecast {
 pub async fn forecast(ways: Ways, file: Option<PathBuf>) -> Result<Reply, String> {
     let old = ways.view.config.load_full();
     let path = file.unwrap_or_else(|| old.path.clone());
-    let (before, published) = (old.clone(), ways.view.publisher.load());
+    let (before, published, sources) = (old.clone(), ways.view.publisher.load(), ways.view.sources.clone());
     let load = move || {
         let written = Arc::new(load_within(&path)?);
-        let config = put_in_force(&written, &published_listings(&written, &published), &before.listed).config;
+        let asked = sources.automatic_zones(&written, &before, true);
+        let listings = published_listings(&written, &published);
+        let config = put_in_force(&written, &listings, &asked, &before.listed).config;
         let identity = load_identity(&config);
         Ok((config, identity))
     };

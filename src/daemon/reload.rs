@@ -32,6 +32,7 @@ use crate::keeper::PlanChanges;
 use crate::metrics::unix_seconds;
 use crate::schedule::Schedule;
 use crate::serve::tls::TlsIdentity;
+use crate::state::inventories::write_reverse;
 use crate::view::Handle;
 use crate::view::changes::ReloadChanges;
 use std::net::SocketAddr;
@@ -60,7 +61,7 @@ pub struct Reloads {
 enum Order {
     /// The file is read again.
     File,
-    /// The file is as it was read last; its catalogs list other zones.
+    /// The file is as it was read last; its catalogs list other zones, or inventories ask for more reverse zones.
     Catalogs,
 }
 
@@ -268,9 +269,11 @@ impl Reload {
             }
         };
         let (store, published) = (self.ways.view.store.clone(), self.ways.view.publisher.load());
-        let (old, loading) = (self.old.clone(), self.ways.loading.clone());
+        let (old, loading, sources) = (self.old.clone(), self.ways.loading.clone(), self.ways.view.sources.clone());
+        let let_go = self.order == Order::File;
         let read = move || {
-            let in_force = put_in_force(&written, &published_listings(&written, &published), &old.listed);
+            let asked = sources.automatic_zones(&written, &old, let_go);
+            let in_force = put_in_force(&written, &published_listings(&written, &published), &asked, &old.listed);
             let remains = restore(store.as_deref(), &in_force.config, &published, &in_force.fresh, loading.as_deref());
             (in_force, remains)
         };
@@ -323,8 +326,10 @@ impl Reload {
         }
         let primaries_changed = sources.changed(&config);
         // A catalog may change without its zones.
-        let is_same = opened.is_none() && without.is_none() && config.zones == self.old.zones;
+        let is_same_zones = config.zones == self.old.zones && config.inventories == self.old.inventories;
+        let is_same = opened.is_none() && without.is_none() && is_same_zones;
         let plan = if is_same { PlanChanges::default() } else { self.publish(&config, remains).await? };
+        self.keep_automatic(&config).await;
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
         changes.primaries_changed = primaries_changed;
         let mut opened_control = None;
@@ -344,6 +349,24 @@ impl Reload {
             problem.get_or_insert(format!("reloaded, but the control socket is as it was: {error}"));
         }
         Ok(Reloaded { config, changes, schedule, control: opened_control, resolvers, problem })
+    }
+
+    /// Keeps the names of automatic reverse zones over a restart. Without them, these are away until their addresses have
+    /// been read again.
+    async fn keep_automatic(&self, config: &Arc<Config>) {
+        let Some(folder) = config.state.clone().filter(|_| self.ways.view.store.is_some()) else { return };
+        let (config, old) = (config.clone(), self.old.clone());
+        let keep = move || {
+            for (name, zones) in config.automatic() {
+                let is_kept = old.automatic().any(|(other, before)| other == name && before == zones);
+                if !is_kept && let Err(error) = write_reverse(&folder, name, zones) {
+                    tracing::warn!(inventory = name, %error, "the names of reverse zones are not kept over a restart");
+                }
+            }
+        };
+        if let Err(error) = self.disk.run("keep the names of reverse zones", Some(DISK_PATIENCE), keep).await {
+            tracing::warn!(%error, "the names of reverse zones may not be kept over a restart");
+        }
     }
 
     /// Publishes a configuration and starts its sources.

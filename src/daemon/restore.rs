@@ -3,9 +3,11 @@
 use super::RunError;
 use super::catalogs::{put_in_force, read_listings};
 use crate::config::Config;
+use crate::config::automatic::Asked;
 use crate::config::listed::ListedZones;
 use crate::metrics::Metrics;
 use crate::publish::Published;
+use crate::state::inventories::read_reverse;
 use crate::state::{self, Restored, StateError, Store};
 use crate::view::loading::Loading;
 use crate::zone::History;
@@ -73,13 +75,16 @@ pub fn restore(
     Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))), ..Remains::default() }
 }
 
-/// Reads at start the catalogs that an earlier run left and the zones that they list, and all other zones. Returns the
-/// configuration with those zones.
+/// Reads at start the catalogs that an earlier run left and the zones that they list, the names of automatic reverse
+/// zones, and all other zones. Returns the configuration with those zones.
 pub fn restore_all(store: Option<&Store>, written: &Arc<Config>, loading: Option<&Loading>) -> (Arc<Config>, Remains) {
     let names = written.catalogs.iter().map(|source| &source.way.zone);
     let catalogs: HashMap<Name, Restored> = names.filter_map(|name| Some((name.clone(), store?.load(name)?))).collect();
     let listings = read_listings(catalogs.iter().map(|(name, restored)| (name, &*restored.zone)));
-    let config = put_in_force(written, &listings, &ListedZones::default()).config;
+    let folder = written.state.as_deref().filter(|_| store.is_some());
+    let kept = |(name, _): (&str, _)| Some((name.to_owned(), read_reverse(folder?, name)));
+    let asked: Asked = written.automatic().filter_map(kept).collect();
+    let config = put_in_force(written, &listings, &asked, &ListedZones::default()).config;
     let mut remains = restore(store, &config, &Published::default(), &catalogs.keys().cloned().collect(), loading);
     remains.zones.extend(catalogs);
     (config, remains)

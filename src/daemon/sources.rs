@@ -3,11 +3,13 @@
 //! A kind of source has its variant in [`Source`], [`SourcePlan`] and [`SourceStatus`]; the map knows no kinds.
 //!
 //! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree or
-//! inventory share one; a source whose plan has changed is gone before its successor begins.
+//! inventory share one; a source whose plan has changed is gone before its successor begins, unless it can go on
+//! with the new one.
 //!
 //! Cost: O(zones).
 
 use crate::config::Config;
+use crate::config::automatic::Asked;
 use crate::keeper::{self, Lifetime};
 use crate::metrics::{Metrics, TransferCounts};
 use crate::publish::{Published, Publisher};
@@ -30,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use wire::name::Name;
 
 /// Source of one zone.
@@ -72,6 +74,21 @@ impl Source {
             Source::Tree(source) => SourceStatus::Tree(Box::new(source.status())),
             Source::Inventory(source) => SourceStatus::Inventory(Box::new(source.status())),
             Source::Services(source) => SourceStatus::Services(source.status()),
+        }
+    }
+
+    /// Goes on with a plan that continues the one that it follows.
+    fn go_on(&self, plan: SourcePlan<'_>) {
+        if let (Source::Inventory(source), SourcePlan::Inventory(plan)) = (self, plan) {
+            source.go_on(plan);
+        }
+    }
+
+    /// Returns true if the source can follow a plan without a new task.
+    fn follows(&self, plan: SourcePlan<'_>) -> bool {
+        match (self, plan) {
+            (Source::Inventory(source), SourcePlan::Inventory(plan)) => plan.continues(&source.present_plan()),
+            _ => self.plan() == plan,
         }
     }
 
@@ -233,6 +250,26 @@ impl Sources {
         self.depot.keep_in(folder);
     }
 
+    /// Changes whenever automatic reverse zones of an inventory have come.
+    pub fn automatic_came(&self) -> watch::Receiver<u64> {
+        self.depot.came()
+    }
+
+    /// The automatic reverse zones that the inventories of a configuration ask for: those that are in force in the
+    /// running one stay among them, unless they have emptied and are to be let go. O(automatic zones)
+    pub fn automatic_zones(&self, config: &Config, running: &Config, let_go: bool) -> Asked {
+        let asked = config.automatic().map(|(name, _)| {
+            let mut zones = self.depot.automatic_zones(name, let_go).unwrap_or_default();
+            if !(let_go && self.depot.is_complete(name)) {
+                zones.extend(
+                    running.automatic().filter(|(other, _)| *other == name).flat_map(|(_, zones)| zones).cloned(),
+                );
+            }
+            (name.to_owned(), zones)
+        });
+        asked.collect()
+    }
+
     /// The sources, for a moment.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<Name, Source>> {
         self.by_zone.lock()
@@ -259,7 +296,7 @@ impl Sources {
     /// The main zones of a configuration whose source is there and follows another plan.
     pub fn changed(&self, config: &Config) -> Vec<Name> {
         let sources = self.lock();
-        let differs = |plan: &SourcePlan| sources.get(plan.main_zone()).is_some_and(|source| source.plan() != *plan);
+        let differs = |plan: &SourcePlan| sources.get(plan.main_zone()).is_some_and(|source| !source.follows(*plan));
         SourcePlan::all(config).filter(differs).map(|plan| plan.main_zone().clone()).collect()
     }
 
@@ -278,8 +315,11 @@ impl Sources {
         let mut old = std::mem::take(&mut *sources);
         let mut starting = Vec::new();
         for plan in SourcePlan::all(config) {
-            match old.get(plan.main_zone()).filter(|source| source.plan() == plan).cloned() {
-                Some(source) => sources.extend(plan.zones().map(|zone| (zone.clone(), source.clone()))),
+            match old.get(plan.main_zone()).filter(|source| source.follows(plan)).cloned() {
+                Some(source) => {
+                    source.go_on(plan);
+                    sources.extend(plan.zones().map(|zone| (zone.clone(), source.clone())));
+                }
                 None => starting.push(plan),
             }
         }

@@ -51,6 +51,7 @@ use orders::Orders;
 use plan::FeederPlan;
 use session::Task;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio::task::block_in_place;
 use triton::{TritonFeeder, identity};
 use url::UrlFeeder;
@@ -60,6 +61,8 @@ use wire::name::Name;
 pub struct Mirrored {
     slot: Arc<Slot>,
     orders: Orders,
+    /// The automatic reverse zones that are in force.
+    automatic: watch::Sender<Arc<[Name]>>,
 }
 
 /// State that the handle and the task share.
@@ -67,7 +70,8 @@ type Shared = shell::Shared<Mirrored>;
 
 /// Begins to follow an inventory. Must be called within a tokio runtime of several threads.
 pub fn start(plan: InventoryPlan, facilities: Facilities, depot: &Depot) -> Handle<Mirrored> {
-    let own = Mirrored { slot: depot.slot(&plan.name), orders: Orders::default() };
+    let automatic = watch::Sender::new(plan.automatic_zones().cloned().unwrap_or_default());
+    let own = Mirrored { slot: depot.slot(&plan.name), orders: Orders::default(), automatic };
     let status = InventoryStatus::new(&plan);
     Handle::start(Shared::new(plan, status, facilities, own))
 }
@@ -98,6 +102,11 @@ impl SourceKind for Mirrored {
     }
 }
 
+/// The plan with the automatic zones that are in force.
+fn present_plan(shared: &Shared) -> InventoryPlan {
+    shared.plan.with_automatic(shared.own.automatic.borrow().clone())
+}
+
 /// Runs a feeder, which is made once it is known what was kept, and the task that takes what it tells; they end together.
 async fn follow<F: Feeder>(shared: Arc<Shared>, make: impl FnOnce() -> F) {
     let (feed, intake) = way();
@@ -115,6 +124,21 @@ async fn follow<F: Feeder>(shared: Arc<Shared>, make: impl FnOnce() -> F) {
 }
 
 impl Handle<Mirrored> {
+    /// Goes on with a plan that continues the one before.
+    pub fn go_on(&self, plan: &InventoryPlan) {
+        let zones = plan.automatic_zones().cloned().unwrap_or_default();
+        self.shared.own.automatic.send_if_modified(|present| {
+            let is_other = **present != *zones;
+            *present = zones;
+            is_other
+        });
+    }
+
+    /// The plan that is followed now.
+    pub fn present_plan(&self) -> InventoryPlan {
+        present_plan(&self.shared)
+    }
+
     /// The instances of a zone that make the records at a name, or do not, with the reasons.
     pub fn explain(&self, zone: &Name, name: &Name) -> Vec<Instance> {
         let book = self.shared.own.slot.book();

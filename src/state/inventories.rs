@@ -3,6 +3,7 @@
 //! ```text
 //! FOLDER/inventories/NAME.elements    the elements as they were read last
 //! FOLDER/inventories/NAME.retained    what follows from their past: damping, owners of labels, reports
+//! FOLDER/inventories/NAME.reverse     the automatic reverse zones that are in force
 //! FOLDER/inventories/NAME.instance    the UUID by which a feeder is known to others
 //! FOLDER/inventories/NAME.*.broken    what could not be read, kept for whoever wants to know why
 //! ```
@@ -25,6 +26,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
+use wire::name::Name;
 
 /// The beginning of every file, with the number of its format.
 const MAGIC: &[u8; 8] = b"AGGINV\x00\x01";
@@ -32,6 +34,8 @@ const MAGIC: &[u8; 8] = b"AGGINV\x00\x01";
 const FRAME_HEAD: usize = 8;
 /// A file that has grown by less is not written whole.
 const LEAST_GROWTH: u64 = 1 << 20;
+/// The kind of the file with automatic reverse zones.
+const REVERSE: &str = "reverse";
 /// Rights of folder and files, as those of zones have them.
 const FOLDER_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
@@ -77,6 +81,21 @@ pub struct Renewal {
 /// The path of a file of an inventory.
 pub fn path_of(folder: &Path, name: &str, kind: &str) -> PathBuf {
     folder.join("inventories").join(format!("{name}.{kind}"))
+}
+
+/// Reads the names of an inventory's automatic reverse zones; none where there are none or they cannot be read, since
+/// they come again with their addresses.
+pub fn read_reverse(folder: &Path, name: &str) -> Vec<Name> {
+    let found = KeptFile::new(path_of(folder, name, REVERSE)).load().inspect_err(|error| tracing::warn!("{error}"));
+    let frames = found.ok().flatten().map(|(frames, _)| frames).unwrap_or_default();
+    let lines = frames.iter().filter_map(|frame| std::str::from_utf8(frame).ok()).flat_map(str::lines);
+    lines.filter_map(|line| Name::parse(line).ok()).collect()
+}
+
+/// Writes those names.
+pub fn write_reverse(folder: &Path, name: &str, zones: &[Name]) -> io::Result<()> {
+    let lines: String = zones.iter().map(|zone| format!("{zone}\n")).collect();
+    KeptFile::new(path_of(folder, name, REVERSE)).replace([Ok(lines.into_bytes())])
 }
 
 impl KeptFile {

@@ -70,6 +70,15 @@ impl Site {
         Site::begin(Folder::new(), source, rules, &[])
     }
 
+    /// Starts a daemon with this plan, whose inventory is a file with these instances.
+    pub fn start_plan(plan: &str, vms: &[Value]) -> Site {
+        let folder = Folder::new();
+        write_file(&folder.subfolder("aggregator").join("inventory.json"), &document(vms));
+        let settings = Settings { state: Some("state".to_owned()), ..Settings::new(plan) };
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
+        Site { folder, daemon, source: String::new(), rules: String::new() }
+    }
+
     fn begin(folder: Folder, source: &str, rules: &str, secondaries: &[SocketAddr]) -> Site {
         let settings = settings(source, rules, secondaries);
         let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);

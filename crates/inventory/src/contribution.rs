@@ -118,6 +118,16 @@ impl Published {
         below(origin, &[&head, "inst", &account])
     }
 
+    /// Returns true if an address is on a network that a forward zone has.
+    fn is_named(&self, address: IpAddr) -> bool {
+        self.links.iter().any(|link| link.addresses.contains(&address) && !link.zones.is_empty())
+    }
+
+    /// The addresses that a forward zone has.
+    pub fn named_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses().filter(|address| self.is_named(*address))
+    }
+
     /// All names with the roles that the instance has there, each pair once. Returns false if some were left out, since
     /// they were too many or too long.
     pub fn names(&self, config: &Config, uuid: Uuid, mut each: impl FnMut(Place, Name, Role)) -> bool {
@@ -137,8 +147,7 @@ impl Published {
             }
         }
         for (index, address) in self.addresses().enumerate() {
-            let zone = self.links.iter().any(|link| link.addresses.contains(&address) && !link.zones.is_empty());
-            if let Some(zone) = zone.then(|| reverse_zone(config, address)).flatten() {
+            if let Some(zone) = self.is_named(address).then(|| reverse_zone(config, address)).flatten() {
                 put(Place::Reverse(zone), reverse_name(address), Role::Ptr(index as u8), 1);
             }
         }

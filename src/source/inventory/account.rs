@@ -136,12 +136,12 @@ impl Account {
         self.shared.status().counts = counts;
     }
 
-    /// Shows networks that the configuration names and the inventory does not have, in words.
+    /// Shows what the configuration and the inventory do not have of each other, in words.
     pub fn note_unresolved(&self, unresolved: Vec<String>) {
         let mut status = self.shared.status();
         if status.unresolved != unresolved {
             for text in &unresolved {
-                warn!(zone = self.zone, "{text}: its addresses have no names");
+                warn!(zone = self.zone, "{text}");
             }
             status.unresolved = unresolved;
         }

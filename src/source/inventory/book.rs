@@ -7,6 +7,8 @@
 //! a roster whose retained state was lost takes the instances that the zones have for those in service, so that nobody
 //! leaves by a report of its own before a window has passed.
 //!
+//! Automatic reverse zones are told when their first address comes, and made once the configuration in force has them.
+//!
 //! Cost: as the roster's; versions as `zones` has it.
 
 use super::guard::Extent;
@@ -25,6 +27,9 @@ use tokio::time::Instant;
 use wire::name::Name;
 use wire::rr::{RRset, rtype};
 use wire::serial::Serial;
+
+/// Automatic reverse zones of one inventory at most; each is a zone like any other.
+const MOST_AUTOMATIC: usize = 20_000;
 
 /// Number that stands for the length of no value.
 const NO_VALUE: u32 = u32::MAX;
@@ -110,6 +115,11 @@ pub struct Book {
     elsewhere: HashMap<Name, Serial>,
     waiting: HashSet<Name>,
     is_complete: bool,
+    /// True if the whole was read since the last look at addresses without a reverse zone, and what that look found.
+    has_been_read: bool,
+    outside: Option<String>,
+    /// Automatic reverse zones that there are, or were since the last look by [`Book::automatic_zones`].
+    automatic: HashSet<Name>,
     /// Entries of what was kept that could not be read.
     faults: usize,
 }
@@ -144,6 +154,9 @@ impl Book {
             elsewhere: HashMap::new(),
             waiting: HashSet::new(),
             is_complete: false,
+            has_been_read: false,
+            outside: None,
+            automatic: HashSet::new(),
             faults: faults + unread,
         }
     }
@@ -169,18 +182,25 @@ impl Book {
         self.heard = heard;
     }
 
-    /// Names of networks in the configuration that no network has, or several have.
-    pub fn unresolved_networks(&self) -> Vec<String> {
+    /// What configuration and inventory do not have of each other, in words: networks that the one names and the other
+    /// does not have, or has several times, and after a whole reading addresses that have no reverse zone.
+    pub fn unresolved(&mut self) -> Vec<String> {
+        if std::mem::take(&mut self.has_been_read) {
+            self.outside = self.roster.without_reverse_zone().map(|(count, lowest)| match count {
+                1 => format!("{lowest} is in no reverse zone"),
+                _ => format!("{count} addresses are in no reverse zone, such as {lowest}"),
+            });
+        }
         let unresolved = self.roster.unresolved_networks().into_iter();
-        let told = unresolved.map(|(name, uuids)| match uuids.len() {
-            0 => format!("no network is \"{name}\""),
+        let networks = unresolved.map(|(name, uuids)| match uuids.len() {
+            0 => format!("no network is \"{name}\": its addresses have no names"),
             _ => format!(
-                "{} networks are \"{name}\": {}",
+                "{} networks are \"{name}\": {}: their addresses have no names",
                 uuids.len(),
                 uuids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ")
             ),
         });
-        told.collect()
+        networks.chain(self.outside.clone()).collect()
     }
 
     /// Lets zones wait until it is known what others have of them; all others are made.
@@ -208,7 +228,7 @@ impl Book {
 
     /// Notes that everything was read to its end.
     pub fn complete(&mut self) {
-        self.is_complete = true;
+        (self.is_complete, self.has_been_read) = (true, true);
     }
 
     /// Number of things that were kept and could not be read.
@@ -226,7 +246,7 @@ impl Book {
     /// Takes a complete document.
     pub fn replace(&mut self, inventory: Inventory, now: Moment) {
         self.roster.replace(inventory, now);
-        self.is_complete = true;
+        self.complete();
     }
 
     /// Takes changes.
@@ -272,8 +292,8 @@ impl Book {
 
     //--- Zones ---
 
-    /// Settles what has changed. Returns the moment of the next time.
-    pub fn settle(&mut self, now: Moment) -> Option<Moment> {
+    /// Settles what has changed. Returns the moment of the next time, and whether automatic reverse zones have come.
+    pub fn settle(&mut self, now: Moment) -> (Option<Moment>, bool) {
         // A zone without a version is made whole.
         let Settled { touched, next } = match self.versions.is_empty() {
             true => Settled { touched: HashMap::new(), next: self.roster.settle_untold(now) },
@@ -283,10 +303,39 @@ impl Book {
             // Whoever was in service has come again, or is gone.
             self.roster.forget_presumed();
         }
+        let before = self.automatic.len();
+        match self.versions.is_empty() {
+            true => self.note_automatic(self.roster.automatic_zones().cloned().collect()),
+            false => {
+                self.note_automatic(touched.keys().filter(|zone| self.roster.is_automatic(zone)).cloned().collect())
+            }
+        }
         for (zone, names) in touched.into_iter().filter(|(zone, _)| self.versions.contains_key(zone)) {
             self.touched.entry(zone).or_default().extend(names);
         }
-        next
+        (next, self.automatic.len() > before)
+    }
+
+    /// Takes in automatic zones, as many as there may be.
+    fn note_automatic(&mut self, mut zones: Vec<Name>) {
+        zones.retain(|zone| !self.automatic.contains(zone));
+        let room = MOST_AUTOMATIC.saturating_sub(self.automatic.len());
+        if zones.len() > room {
+            // The same ones after every start.
+            zones.sort_unstable_by(Name::canonical_cmp);
+            let zone = &zones[room];
+            tracing::warn!(%zone, "there are {MOST_AUTOMATIC} automatic reverse zones; this one is not made");
+            zones.truncate(room);
+        }
+        self.automatic.extend(zones);
+    }
+
+    /// The automatic reverse zones. Those that have emptied stay among them, unless they are to be let go.
+    pub fn automatic_zones(&mut self, let_go: bool) -> Vec<Name> {
+        if let_go && self.is_complete {
+            self.automatic.retain(|zone| self.roster.is_automatic(zone));
+        }
+        self.automatic.iter().cloned().collect()
     }
 
     /// Makes versions of the zones that are others than what `base` says is published.
@@ -495,7 +544,7 @@ fn config_of(plan: &InventoryPlan) -> Config {
         upstream_cn_rules: false,
         ttl: rules.ttl,
         forward: forward.collect(),
-        reverse: Reverse::Listed(reverse.collect()),
+        reverse: if plan.automatic.is_some() { Reverse::Auto } else { Reverse::Listed(reverse.collect()) },
     }
 }
 

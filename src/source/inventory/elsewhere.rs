@@ -13,8 +13,7 @@
 //!
 //! RFCs: 1034 section 4.3.5 (the SOA), 1982 (serials).
 
-use super::Shared;
-use super::plan::InventoryPlan;
+use super::{Shared, present_plan};
 use crate::client::{Question, Role, Server, soa_of};
 use futures_util::stream::{self, StreamExt};
 use hickory_proto::op::ResponseCode;
@@ -98,15 +97,12 @@ async fn serial_at(zone: &Name, server: &Server) -> Option<Option<Serial>> {
 
 /// Looks for another builder of the zones until the task ends.
 pub async fn watch(shared: &Arc<Shared>) {
-    let plan: &InventoryPlan = &shared.plan;
-    if plan.apexes().all(|(_, apex)| apex.secondaries.is_empty()) {
-        return std::future::pending().await;
-    }
     let mut is_told = false;
     let mut due = Instant::now();
     loop {
         sleep_until(due).await;
         due += INTERVAL;
+        let plan = present_plan(shared);
         let zones = plan.apexes().filter(|(_, apex)| !apex.secondaries.is_empty());
         let peers = &shared.facilities.metrics.peers;
         let note = |address: SocketAddr, zone: &Name, serial| peers.note_serial(address.ip(), zone, serial);

@@ -1,5 +1,8 @@
 //! The plan of one inventory, which the configuration makes and the task follows.
 //!
+//! Automatic reverse zones are those that the inventory asks for by its addresses; a plan has those that are in force, and
+//! they come without another task ([`InventoryPlan::continues`]).
+//!
 //! Invariants: an inventory feeds a forward zone at least, and the first one is the zone by which its source is known;
 //! a token is never printed, and counts when two plans are compared.
 
@@ -11,6 +14,7 @@ use crate::zone::SoaFields;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::name::Name;
 use zeroize::Zeroizing;
@@ -23,8 +27,10 @@ pub struct InventoryPlan {
     pub rules: Rules,
     /// Zones of services and instances, in file order.
     pub forward: Vec<MadeZone>,
-    /// Zones of PTR records.
+    /// Zones of PTR records that the configuration names.
     pub reverse: Vec<ReverseZone>,
+    /// Zones of PTR records as addresses come, in place of those that are named.
+    pub automatic: Option<AutomaticZones>,
     /// Time for which the last inventory is served without a good reading.
     pub serve_stale: Duration,
     /// Share of an array's elements below which it is doubted.
@@ -92,6 +98,14 @@ pub struct ReverseZone {
     pub apex: ApexPlan,
 }
 
+/// A zone of PTR records for each /24 and /64 with an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutomaticZones {
+    pub apex: ApexPlan,
+    /// Those that are in force, in canonical order.
+    pub zones: Arc<[Name]>,
+}
+
 /// SOA and name servers of such a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApexPlan {
@@ -111,10 +125,32 @@ impl InventoryPlan {
     /// All zones with their apexes, forward zones first.
     pub fn apexes(&self) -> impl Iterator<Item = (&Name, &ApexPlan)> {
         let reverse = self.reverse.iter().map(|zone| (&zone.origin, &zone.apex));
-        self.forward.iter().map(|zone| (&zone.origin, &zone.apex)).chain(reverse)
+        let automatic = self.automatic.iter().flat_map(|all| all.zones.iter().map(|zone| (zone, &all.apex)));
+        self.forward.iter().map(|zone| (&zone.origin, &zone.apex)).chain(reverse).chain(automatic)
     }
 
-    /// Takes in who is told of changes of each zone.
+    /// Returns true if a task that follows an earlier plan can follow this one: at most, automatic zones have come.
+    pub fn continues(&self, earlier: &InventoryPlan) -> bool {
+        let (Some(now), Some(before)) = (&self.automatic, &earlier.automatic) else { return self == earlier };
+        let is_there = |zone: &Name| now.zones.binary_search_by(|other| other.canonical_cmp(zone)).is_ok();
+        before.zones.iter().all(is_there) && self.with_automatic(before.zones.clone()) == *earlier
+    }
+
+    /// The plan with these automatic zones, if it has any.
+    pub fn with_automatic(&self, zones: Arc<[Name]>) -> InventoryPlan {
+        let mut plan = self.clone();
+        if let Some(automatic) = &mut plan.automatic {
+            automatic.zones = zones;
+        }
+        plan
+    }
+
+    /// The automatic zones that are in force.
+    pub fn automatic_zones(&self) -> Option<&Arc<[Name]>> {
+        self.automatic.as_ref().map(|automatic| &automatic.zones)
+    }
+
+    /// Takes in who is told of changes of each zone that the configuration names.
     pub fn set_secondaries(&mut self, targets: &HashMap<Name, Vec<Server>>) {
         let reverse = self.reverse.iter_mut().map(|zone| (&zone.origin, &mut zone.apex));
         for (origin, apex) in self.forward.iter_mut().map(|zone| (&zone.origin, &mut zone.apex)).chain(reverse) {

@@ -11,7 +11,6 @@
 //!
 //! Cost: O(what a batch touches); a confirmation every ten seconds while nothing changes.
 
-use super::Shared;
 use super::account::Account;
 use super::book::Book;
 use super::depot::Slot;
@@ -21,6 +20,7 @@ use super::files::Scribe;
 use super::guard::{Extent, Guard, Limits};
 use super::plan::InventoryPlan;
 use super::zones::NewVersion;
+use super::{Shared, present_plan};
 use crate::budget::Manner;
 use crate::source::requests::Call;
 use crate::source::{News, WakeKind};
@@ -30,6 +30,7 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
@@ -93,13 +94,17 @@ pub(super) struct Task {
     asking: JoinSet<HashMap<Name, Found>>,
     /// Time at which networks that are named in vain, and the names of accounts, are counted again.
     survey: Instant,
+    /// The automatic reverse zones that are in force.
+    automatic: watch::Receiver<Arc<[Name]>>,
 }
 
 impl Task {
     /// A task that has not begun.
     pub(super) fn new(shared: Arc<Shared>, intake: Intake) -> Task {
         Task {
-            plan: shared.plan.clone(),
+            // Before a look at them: what comes in between is seen twice.
+            automatic: shared.own.automatic.subscribe(),
+            plan: Arc::new(present_plan(&shared)),
             account: Account::new(shared.clone()),
             slot: shared.own.slot.clone(),
             scribe: Scribe::new(shared.own.slot.clone()),
@@ -139,6 +144,7 @@ impl Task {
                 () = self.shared.inbox.rung() => self.take_call(),
                 () = self.shared.own.orders.rung() => self.take_orders().await?,
                 Some(found) = self.asking.join_next() => self.take_serials(found.unwrap_or_default()).await?,
+                Ok(()) = self.automatic.changed() => self.take_automatic().await?,
                 () = sleep_until(due.unwrap_or(clock)), if due.is_some() => self.look_again(),
                 () = sleep_until(clock) => self.pass_time().await?,
                 () = self.shared.facilities.updates.closed() => return Err(Ended),
@@ -194,7 +200,7 @@ impl Task {
         });
         if !self.may_publish {
             // Who was in service and what is undecided follows from what was known, not from what comes now.
-            self.with_book(|book| book.settle(now));
+            self.settle(now);
         }
         self.account.note_counts(self.with_book(|book| book.counts()));
         self.publish("what was kept").await.map(drop)
@@ -232,6 +238,13 @@ impl Task {
         info!(zone = self.account.zone(), instances = book.counts().vms, "inventory begun");
         *self.slot.book() = Some(book);
         Ok(())
+    }
+
+    /// Makes automatic reverse zones that have come into force.
+    async fn take_automatic(&mut self) -> Result<(), Ended> {
+        self.plan = Arc::new(present_plan(&self.shared));
+        self.begin_to_ask();
+        self.publish("reverse zones").await.map(drop)
     }
 
     //--- Serials elsewhere ---
@@ -497,7 +510,7 @@ impl Task {
         let is_stale = self.heard.elapsed() >= self.plan.serve_stale;
         if self.may_publish && !is_stale {
             let now = self.slot.clock.lock().now();
-            self.next = self.with_book(|book| book.settle(now));
+            self.next = self.settle(now);
             self.survey();
         }
         let error = self.scribe.keep().await;
@@ -531,6 +544,15 @@ impl Task {
         self.send(changed, main, cause).await
     }
 
+    /// Settles what has changed. Returns the moment of the next time.
+    fn settle(&self, now: Moment) -> Option<Moment> {
+        let (next, is_new) = self.with_book(|book| book.settle(now));
+        if is_new {
+            self.slot.tell_automatic();
+        }
+        next
+    }
+
     /// Counts what is known by more than what has changed: now and then only.
     fn survey(&mut self) {
         let now = Instant::now();
@@ -538,7 +560,7 @@ impl Task {
             return;
         }
         self.survey = now + BETWEEN_SURVEYS;
-        self.account.note_unresolved(self.with_book(|book| book.unresolved_networks()));
+        self.account.note_unresolved(self.with_book(Book::unresolved));
         if self.plan.accounting {
             self.account.note_names(&self.with_book(|book| book.names_by_account(MOST_ACCOUNTS)));
         }

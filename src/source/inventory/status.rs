@@ -125,7 +125,8 @@ pub struct InventoryStatus {
     pub unreadable_error: Option<String>,
     /// True while changes are told as they come, false while they are seen only in listings; none for documents.
     pub following: Option<bool>,
-    /// Networks that the configuration names and the inventory does not have, or has more than once, in words.
+    /// Networks that the configuration names and the inventory does not have, or has more than once, and addresses without
+    /// a reverse zone, in words.
     pub unresolved: Vec<String>,
     /// What a secondary has that was not made here, in words.
     pub second_builder: Option<String>,

@@ -1,7 +1,7 @@
 //! A configuration of Triton's CNS as sections of our own configuration file.
 //!
-//! Invariant: what the text cannot say is in it as a comment: peers whose addresses CNS looks up, and reverse zones, which CNS
-//! makes as addresses come.
+//! Invariant: what the text cannot say is in it as a comment: peers whose addresses CNS looks up, and name servers of the reverse
+//! zones, which are those of the first zone here.
 //!
 //! Cost: O(zones × peers).
 
@@ -19,7 +19,7 @@ impl Cns {
         add(&mut text, &format!("use_login = {}", self.config.use_login));
         add(&mut text, &format!("use_alias = {}", self.config.use_alias));
         add(&mut text, &format!("cmon = {}", self.config.cmon));
-        add(&mut text, "# reverse = [\"192.0.2.0/24\", \"2001:db8::/64\"]  # prefixes whose reverse zones are made");
+        add(&mut text, "reverse = \"auto\"");
         if !self.reverse.peers.is_empty() {
             add(&mut text, &format!("# Name servers of the reverse zones: {}", names(&self.reverse.peers)));
         }
@@ -115,7 +115,7 @@ file = \"dc1.json\"  # or url; the instances
 use_login = false
 use_alias = true
 cmon = true
-# reverse = [\"192.0.2.0/24\", \"2001:db8::/64\"]  # prefixes whose reverse zones are made
+reverse = \"auto\"
 # Name servers of the reverse zones: \"ns1.example.com\"
 
 [zones.\"z.example.com\"]

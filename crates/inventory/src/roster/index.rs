@@ -104,6 +104,18 @@ impl Roster {
         zones
     }
 
+    /// The automatic reverse zones that have a name beside their apex, in no order; none where zones are listed.
+    pub fn automatic_zones(&self) -> impl Iterator<Item = &Name> {
+        let is_automatic = self.config.reverse == Reverse::Auto;
+        let zones = self.index.reverse.iter().filter(move |_| is_automatic);
+        zones.filter(|(_, names)| !names.is_empty()).map(|(zone, _)| zone)
+    }
+
+    /// Returns true if a zone is an automatic reverse zone with a name beside its apex.
+    pub fn is_automatic(&self, zone: &Name) -> bool {
+        self.config.reverse == Reverse::Auto && self.index.reverse.get(zone).is_some_and(|names| !names.is_empty())
+    }
+
     /// The owner names of a zone, in no order.
     pub fn zone_names(&self, zone: &Name) -> Vec<Name> {
         let mut all = Vec::new();

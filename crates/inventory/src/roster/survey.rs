@@ -7,10 +7,12 @@
 
 use super::explain::Explanation;
 use super::{Instance, Roster};
-use crate::contribution::Published;
+use crate::config::Reverse as Listed;
+use crate::contribution::{Published, reverse_zone};
 use crate::model::{Moment, Uuid, Vm};
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// The first of the things that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,21 @@ type Holds<'r> = HashMap<Uuid, Vec<(&'r str, Moment)>>;
 type Place = (u8, Moment);
 
 impl Roster {
+    /// The number of addresses that have names and no reverse zone, and the lowest of them; none where no reverse zones
+    /// are wanted. O(instances)
+    pub fn without_reverse_zone(&self) -> Option<(usize, IpAddr)> {
+        if matches!(&self.config.reverse, Listed::Listed(zones) if zones.is_empty()) {
+            return None;
+        }
+        let published = self.vms.values().filter_map(Instance::published);
+        let addresses = published.flat_map(|own| own.named_addresses().collect::<Vec<_>>());
+        let outside = addresses.filter(|address| reverse_zone(&self.config, *address).is_none());
+        outside.fold(None, |found, address| match found {
+            Some((count, lowest)) => Some((count + 1, address.min(lowest))),
+            None => Some((1, address)),
+        })
+    }
+
     /// Surveys what has a part in its name, or everything for an empty part; no more than `limit` of each kind.
     pub fn survey(&self, part: &str, limit: usize) -> Survey {
         let part = part.as_bytes();
