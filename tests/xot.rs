@@ -245,6 +245,10 @@ fn zones_come_over_tls_from_a_primary_that_proves_who_it_is() {
     }
     // A certificate of another authority is one reload away.
     std::fs::copy(there.join("ca.pem"), home.join("stranger.pem")).unwrap();
+    // What operators read says how each is reached.
+    let told = |zone: &str| daemon.verb(&["status", zone]).stdout;
+    assert!(told("strict.test").contains(&format!("primary {} over TLS: ", at(strict))), "{}", told("strict.test"));
+    assert!(told("clear.test").contains(&format!("primary {clear}: ")), "{}", told("clear.test"));
     assert_eq!(daemon.verb(&["reload"]).code, 0);
     wait_for("stranger.test", 1);
     let told = spy.recv(&mut [0; 512]);

@@ -120,7 +120,9 @@ fn expected(config: &Config, zone: &Name) -> (Option<Vec<Name>>, Vec<SocketAddr>
     {
         wanted = Some(made.apex.ns.clone());
     } else if let Some(plan) = config.zones.iter().find(|plan| plan.zone == *zone) {
-        primaries.extend(plan.primaries.iter().map(|primary| primary.address));
+        // One that is reached over TLS answers no plain questions at that port.
+        let plain = plan.primaries.iter().filter(|primary| primary.tls.is_none());
+        primaries.extend(plain.map(|primary| primary.address));
     }
     (wanted, primaries)
 }

@@ -63,6 +63,13 @@ pub struct PrimaryStatus {
     pub reason: Option<&'static str>,
 }
 
+impl PrimaryStatus {
+    /// Where it is, and over what it is reached if that is not plain TCP.
+    pub fn place(&self) -> String {
+        format!("{}{}", self.address, if self.tls { " over TLS" } else { "" })
+    }
+}
+
 /// A version that waits for confirmation because it has lost most names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "HeldTransfer")]

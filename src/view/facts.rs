@@ -286,7 +286,7 @@ impl Facts {
         }
         for primary in &source.primaries {
             let announced = or_dash(primary.announced);
-            self.tell(format_args!("primary {}: serial {announced}, {}", primary.address, primary.result));
+            self.tell(format_args!("primary {}: serial {announced}, {}", primary.place(), primary.result));
             primary.silence.iter().flat_map(describe_silence).for_each(|line| self.tell(format_args!("  {line}")));
         }
         self.tell_remarks(report);

@@ -216,7 +216,7 @@ fn source_table(sources: &[SourceReport], now: i64) -> Table {
 /// Describes how a zone came here.
 fn way_of(source: &SourceReport) -> Vec<String> {
     let mut way: Vec<String> =
-        source.primaries.iter().map(|primary| format!("primary {}: {}", primary.address, primary.result)).collect();
+        source.primaries.iter().map(|primary| format!("primary {}: {}", primary.place(), primary.result)).collect();
     if let Some(tree) = &source.tree {
         way.push(format!("ZooKeeper {}, {}", tree.member.as_deref().unwrap_or("no member yet"), tree.session.label()));
         way.extend(tree.nodes.iter().map(|node| format!("{}: {}", node.path, node.role)));

@@ -263,7 +263,7 @@ fn member_name(name: Option<&Name>) -> Value {
 /// Writes primaries as a table.
 fn primary_table(primaries: &[PrimaryStatus], now: i64) -> Table {
     let columns: [Column<&PrimaryStatus>; 5] = [
-        Column::page("Address", "", |primary| Value::Text(primary.address.to_string())),
+        Column::page("Address", "", |primary| Value::Text(primary.place())),
         Column::page("State", "", |primary| {
             Value::Mark(match primary.failures {
                 0 if primary.success.is_none() => Mark::new(Grade::Warn, "not asked yet"),
