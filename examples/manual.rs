@@ -1,9 +1,9 @@
 //! Writes the manual pages and the shell completions of `aggregator` into a folder: `cargo run --example manual FOLDER`.
 //!
-//! They are made from the definition of the command line and from the table of keys, so that they cannot differ from those.
+//! Pages are made from the definition of the command line and from the table of keys, so that they cannot differ from those; by
+//! the completions a shell asks the program itself.
 
 use aggregator::config::schema;
-use clap_complete::{Shell, generate_to};
 use roff::{Inline, Roff, bold, italic, roman};
 use std::io;
 use std::path::Path;
@@ -16,9 +16,9 @@ fn main() -> io::Result<()> {
 /// Writes all of them into a folder.
 pub fn write_manual(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let mut command = aggregator::cli::command();
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut command, "aggregator", folder)?;
+    let command = aggregator::cli::command();
+    for (file, text) in aggregator::cli::complete::registrations()? {
+        std::fs::write(folder.join(file), text)?;
     }
     // One page a verb, and one that lists them.
     clap_mangen::generate_to(command, folder)?;

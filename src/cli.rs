@@ -13,6 +13,7 @@ mod ask;
 mod boot;
 mod check;
 mod cns;
+pub mod complete;
 mod discover;
 mod drain;
 mod live;
@@ -107,11 +108,13 @@ enum Verb {
     /// Ask the primaries of all zones, or of one, for news now
     Refresh {
         /// A zone, or a region, which stands for its members [default: all zones]
+        #[arg(add = complete::zones())]
         zone: Option<String>,
     },
     /// Transfer a zone in full, even if its serial is the same
     Retransfer {
         /// A zone that is transferred or read from ZooKeeper
+        #[arg(add = complete::zones())]
         zone: String,
         /// Take what comes even if most of the zone is gone, or the serial is older than ours
         #[arg(long)]
@@ -120,11 +123,13 @@ enum Verb {
     /// Print all records of a zone as they are served
     Dump {
         /// A zone or region
+        #[arg(add = complete::zones())]
         zone: String,
     },
     /// Print what changed in a zone with its last version, or from one version to another
     Diff {
         /// A zone or region
+        #[arg(add = complete::zones())]
         zone: String,
         /// The serial of the older version [default: the one before the newer]
         #[arg(long, value_name = "SERIAL", value_parser = read_serial)]
@@ -142,10 +147,10 @@ enum Verb {
     /// List the versions of all zones or of one, with time and cause, or every change of a name
     History {
         /// A zone or region, or any name in one [default: all zones and regions]
-        #[arg(value_name = "ZONE|NAME")]
+        #[arg(value_name = "ZONE|NAME", add = complete::zones())]
         name: Option<String>,
         /// The zone whose history is looked at [default: the one that answers for the name]
-        #[arg(long, value_name = "ZONE")]
+        #[arg(long, value_name = "ZONE", add = complete::zones())]
         zone: Option<String>,
         /// Number of versions or changes to list [default: 20]
         #[arg(long, value_name = "N")]
@@ -156,6 +161,7 @@ enum Verb {
     /// Explain why a name answers as it does, for one type such as SRV or all that it has
     Lookup {
         /// A name of a region or zone
+        #[arg(add = complete::zones())]
         name: String,
         /// A type of records, such as SRV [default: all that the name has]
         #[arg(value_name = "TYPE")]
@@ -173,6 +179,7 @@ enum Verb {
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify {
         /// A zone or region [default: all]
+        #[arg(add = complete::zones())]
         zone: Option<String>,
     },
     /// End the server, and wait until it has ended
@@ -248,6 +255,7 @@ pub fn run_main(
     run: impl FnOnce(Config) -> ExitCode,
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> ExitCode {
+    complete::complete();
     let code = run_verb(arguments, run, demo).unwrap_or_else(|Failure { code, text }| {
         log::print(&text);
         ExitCode::from(code)

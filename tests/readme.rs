@@ -55,7 +55,7 @@ fn our_own_configurations_load() {
         ("docs/zookeeper.md", 1),
         ("docs/state.md", 1),
         ("docs/binder.md", 1),
-        ("docs/inventory.md", 3),
+        ("docs/inventory.md", 4),
         ("docs/moving-from-cns.md", 1),
     ] {
         let whole = blocks(document, "toml");

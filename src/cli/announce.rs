@@ -14,7 +14,7 @@ use wire::name::Name;
 #[derive(Debug, Args)]
 pub struct AnnounceOptions {
     /// Announce the services of this zone only
-    #[arg(long, value_name = "ZONE", value_parser = super::read_name)]
+    #[arg(long, value_name = "ZONE", value_parser = super::read_name, add = super::complete::zones())]
     zone: Option<Name>,
     /// Announce on this interface, by name or address; may be repeated [default: all but loopback]
     #[arg(long, value_name = "INTERFACE")]

@@ -73,7 +73,7 @@ pub struct CheckOptions {
     #[arg(long)]
     live: bool,
     /// Only those of this one
-    #[arg(long, value_name = "ZONE", requires = "live", value_parser = super::read_name)]
+    #[arg(long, value_name = "ZONE", requires = "live", value_parser = super::read_name, add = super::complete::zones())]
     zone: Option<Name>,
 }
 

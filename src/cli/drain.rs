@@ -12,10 +12,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, Args)]
 pub struct Target {
     /// The datacenter: its zone, or the first labels of that
-    #[arg(value_name = "DC")]
+    #[arg(value_name = "DC", add = super::complete::zones())]
     member: String,
     /// Only in this region
-    #[arg(long, value_name = "REGION")]
+    #[arg(long, value_name = "REGION", add = super::complete::regions())]
     zone: Option<String>,
     /// Only owner names that match, relative to the zone, such as web.svc.*
     #[arg(long, value_name = "PATTERN")]

@@ -10,6 +10,7 @@ use std::path::Path;
 #[derive(Debug, Args)]
 pub struct RollbackOptions {
     /// The region
+    #[arg(add = super::complete::regions())]
     zone: String,
     /// The serial of the version that has the contents; "aggregator history" lists them
     #[arg(long, value_name = "SERIAL", value_parser = super::read_serial, required_unless_present = "release", conflicts_with = "release")]

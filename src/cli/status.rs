@@ -17,6 +17,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct StatusOptions {
     /// A zone or region [default: all]
+    #[arg(add = super::complete::zones())]
     zone: Option<String>,
     /// Only list what needs attention; exit with 1 if anything does
     #[arg(long)]
