@@ -147,6 +147,14 @@ impl Question {
         Question { query: Query::query(to_library(owner), rtype), options, subnet: None }
     }
 
+    /// Asks a server which software it is, by a name that BIND has given to this and others understand.
+    pub fn version() -> Question {
+        let name = Name::parse("version.bind").expect("two short labels");
+        let mut question = Question::new(&name, RecordType::TXT, Role::Authority);
+        question.query.set_query_class(DNSClass::CH);
+        question
+    }
+
     /// Tells the prefix of the client, as resolvers do (RFC 7871).
     pub fn for_client(self, (address, length): (IpAddr, u8)) -> Question {
         Question { subnet: Some(ClientSubnet::new(address, length, 0)), ..self }

@@ -35,6 +35,8 @@ pub struct Peer {
     pub counts: PeerCounts,
     /// The serials that it has, as far as they are known.
     pub serials: BTreeMap<String, Serial>,
+    /// What it says of its software.
+    pub version: Option<Box<str>>,
 }
 
 /// All peers.
@@ -60,6 +62,11 @@ impl Peers {
     /// Notes which serial a peer says it has.
     pub fn note_serial(&self, address: IpAddr, zone: &Name, serial: Serial) {
         self.with_peer(address, |peer| _ = peer.serials.insert(zone.to_string(), serial));
+    }
+
+    /// Notes what a peer says of its software; none if it says nothing.
+    pub fn note_version(&self, address: IpAddr, version: Option<Box<str>>) {
+        self.with_peer(address, |peer| peer.version = version);
     }
 
     /// The serial of a zone that a peer has, as far as it is known.
@@ -110,7 +117,7 @@ mod tests {
         peers.count("::ffff:192.0.2.1".parse().unwrap(), "current", &zone, Some(Serial(8)));
         let counts = PeerCounts { soa: 1, axfr: 1, ixfr: 1, goodxfer: 1 };
         let serials = BTreeMap::from([("z.example.".to_owned(), Serial(8))]);
-        assert_eq!(peers.all(), BTreeMap::from([(one, Peer { counts, serials })]));
+        assert_eq!(peers.all(), BTreeMap::from([(one, Peer { counts, serials, version: None })]));
         assert_eq!(peers.serial("::ffff:192.0.2.1".parse().unwrap(), &zone), Some(Serial(8)));
         assert_eq!(peers.serial(one, &Name::parse("other.example").unwrap()), None);
         for number in 0..MOST_PEERS as u32 {

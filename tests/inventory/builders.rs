@@ -62,6 +62,9 @@ fn a_second_builder_is_told_of() {
     let told = status["second_builder"].as_str().unwrap();
     assert!(told.contains(&format!("{} has serial {FAR} of ", secondary.address())), "{told}");
     assert_eq!(site.metric("inventory_second_builder", &[]), Some(1.0));
+    // Which software it is, it says itself.
+    let peers: serde_json::Value = serde_json::from_str(&site.daemon.verb(&["cns", "peers", "--json"]).stdout).unwrap();
+    assert!(peers[0]["version"].as_str().is_some_and(|version| version.starts_with("NSD ")), "{peers}");
     let problems = site.daemon.verb(&["status", ZONE]).stdout;
     assert!(problems.contains("another builder: "), "{problems}");
     // Ours go on as they were.

@@ -9,17 +9,20 @@
 //!
 //! Invariants: any answer is one, also that a server does not have the zone; only silence is none.
 //!
+//! Which software a secondary is, is asked, too, for whoever looks at the peers.
+//!
 //! Cost: one question for each zone and secondary, at most [`AT_ONCE`] at a time; again each [`INTERVAL`].
 //!
 //! RFCs: 1034 section 4.3.5 (the SOA), 1982 (serials).
 
+use super::plan::InventoryPlan;
 use super::{Shared, present_plan};
 use crate::client::{Question, Role, Server, soa_of};
 use futures_util::stream::{self, StreamExt};
 use hickory_proto::op::ResponseCode;
-use hickory_proto::rr::{DNSClass, RecordType};
+use hickory_proto::rr::{DNSClass, RData, RecordType};
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -33,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 16;
 /// Time between two rounds of questions while the zones are served.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// Rounds from one question for the software to the next.
+const ROUNDS_A_VERSION: u64 = 60;
+/// Characters of a version that are kept.
+const LONGEST_VERSION: usize = 64;
 
 /// What the secondaries of a zone say of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,14 +102,42 @@ async fn serial_at(zone: &Name, server: &Server) -> Option<Option<Serial>> {
     Some(soa.map(|(_, serial)| serial))
 }
 
+/// Asks each secondary which software it is.
+async fn note_versions(shared: &Shared, plan: &InventoryPlan) {
+    let all = plan.apexes().flat_map(|(_, apex)| &apex.secondaries);
+    let servers: HashMap<IpAddr, Server> =
+        all.map(|server| (server.address.ip().to_canonical(), server.clone())).collect();
+    let versions = servers.into_iter().map(|(address, server)| async move { (address, version_of(&server).await) });
+    let mut versions = stream::iter(versions).buffer_unordered(AT_ONCE);
+    while let Some((address, version)) = versions.next().await {
+        shared.facilities.metrics.peers.note_version(address, version);
+    }
+}
+
+/// What a server says of its software: the printable part of one text.
+async fn version_of(server: &Server) -> Option<Box<str>> {
+    let response = Question::version().ask_udp(server, PATIENCE).await.ok()?;
+    let texts = response.answers.iter().filter_map(|record| match &record.data {
+        RData::TXT(text) => text.txt_data.first(),
+        _ => None,
+    });
+    let text = String::from_utf8_lossy(texts.into_iter().next()?).into_owned();
+    let plain: String = text.chars().filter(|character| !character.is_control()).take(LONGEST_VERSION).collect();
+    Some(plain.trim().into()).filter(|plain: &Box<str>| !plain.is_empty())
+}
+
 /// Looks for another builder of the zones until the task ends.
 pub async fn watch(shared: &Arc<Shared>) {
-    let mut is_told = false;
+    let (mut is_told, mut rounds) = (false, 0u64);
     let mut due = Instant::now();
     loop {
         sleep_until(due).await;
         due += INTERVAL;
         let plan = present_plan(shared);
+        if rounds.is_multiple_of(ROUNDS_A_VERSION) {
+            note_versions(shared, &plan).await;
+        }
+        rounds += 1;
         let zones = plan.apexes().filter(|(_, apex)| !apex.secondaries.is_empty());
         let peers = &shared.facilities.metrics.peers;
         let note = |address: SocketAddr, zone: &Name, serial| peers.note_serial(address.ip(), zone, serial);

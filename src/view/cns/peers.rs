@@ -19,7 +19,7 @@ use wire::serial::Serial;
 
 /// Announcements without an acknowledgement from which CNS does without them.
 const MOST_FAILURES: u64 = 5;
-/// The software of a peer, of which nothing is known.
+/// The software of a peer that says nothing of it.
 const UNKNOWN: &str = "unknown";
 
 /// A peer in brief.
@@ -28,7 +28,8 @@ pub struct PeerLine {
     pub address: IpAddr,
     /// The serials that it has, by zone.
     pub serials: BTreeMap<String, Serial>,
-    pub version: &'static str,
+    /// What it says of its software.
+    pub version: String,
 }
 
 /// Everything about a peer.
@@ -80,11 +81,15 @@ fn describe(view: &Handle, zones: &[&Name]) -> Vec<PeerDetail> {
     let transfers = known.iter().filter(|(_, peer)| peer.serials.keys().any(|zone| texts.contains_key(zone)));
     let addresses: BTreeSet<IpAddr> = told.keys().copied().chain(transfers.map(|(address, _)| *address)).collect();
     let describe = |address: IpAddr| {
-        let Peer { counts, serials } = known.get(&address).cloned().unwrap_or_default();
+        let Peer { counts, serials, version } = known.get(&address).cloned().unwrap_or_default();
         let serials = serials.into_iter().filter_map(|(zone, serial)| Some((texts.get(&zone)?.clone(), serial)));
         let (zones, failures) = told.get(&address).copied().unwrap_or_default();
         PeerDetail {
-            line: PeerLine { address, serials: serials.collect(), version: UNKNOWN },
+            line: PeerLine {
+                address,
+                serials: serials.collect(),
+                version: version.map_or(UNKNOWN.into(), String::from),
+            },
             notify_failures: failures,
             using_notify: zones > 0 && failures < MOST_FAILURES,
             using_ixfr: counts.ixfr > 2 * counts.axfr,

@@ -116,7 +116,7 @@ fn field(text: &mut String, name: &str, value: &str) {
 pub fn peer(peer: &PeerDetail) -> String {
     let mut text = String::new();
     field(&mut text, "address", &peer.line.address.to_string());
-    field(&mut text, "version", peer.line.version);
+    field(&mut text, "version", &peer.line.version);
     field(&mut text, "using_notify", &peer.using_notify.to_string());
     field(&mut text, "using_ixfr", &peer.using_ixfr.to_string());
     field(&mut text, "serials", "");
@@ -199,7 +199,7 @@ mod tests {
             line: PeerLine {
                 address: "10.1.1.9".parse().unwrap(),
                 serials: serials.into_iter().map(|(zone, serial)| (zone.to_owned(), Serial(serial))).collect(),
-                version: "unknown",
+                version: "unknown".into(),
             },
             notify_failures: 0,
             using_notify: true,
