@@ -69,8 +69,12 @@ impl Watch {
         }
         loop {
             self.changes.mark_unchanged();
-            let published = self.publisher.load();
-            if versions(config, &published).any(|(name, zone)| !self.has_seen(name, zone)) {
+            // Let go of before the wait: a root that is held keeps the memory of all its versions.
+            let is_new = {
+                let published = self.publisher.load();
+                versions(config, &published).any(|(name, zone)| !self.has_seen(name, zone))
+            };
+            if is_new {
                 return;
             }
             let has_catalogs = !config.catalogs.is_empty();
