@@ -123,7 +123,8 @@ async fn version_of(server: &Server) -> Option<Box<str>> {
     });
     let text = String::from_utf8_lossy(texts.into_iter().next()?).into_owned();
     let plain: String = text.chars().filter(|character| !character.is_control()).take(LONGEST_VERSION).collect();
-    Some(plain.trim().into()).filter(|plain: &Box<str>| !plain.is_empty())
+    let plain = plain.trim();
+    (!plain.is_empty()).then(|| plain.into())
 }
 
 /// Looks for another builder of the zones until the task ends.
