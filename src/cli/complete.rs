@@ -1,7 +1,8 @@
 //! Completion of the command line by a shell: verbs, options, and the names of zones.
 //!
-//! The shell runs this program with [`VARIABLE`] set, which then says what may stand at the cursor instead of doing what
-//! the line says. What a shell needs to know to do so is written into files for the packages ([`registrations`]).
+//! The shell runs this program with the variable `AGGREGATOR_COMPLETE` set: the program then says what may stand at the
+//! cursor instead of doing what the line says. What a shell needs to know to do so is written into files for the packages
+//! ([`registrations`]).
 //!
 //! The zones are those of the running server, so that those of catalogs are among them; where none answers, those of the
 //! configuration file. Which file and which server is not read from the line, only from the environment and the defaults.
