@@ -25,12 +25,23 @@ const REPLY_BYTES: usize = 1500;
 const NAP: libc::c_int = 20;
 
 /// How a reply is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
+#[derive(Clone, Copy)]
+pub enum Check<'a> {
     /// It answers the question.
     Answer,
     /// It is the question, from the echo.
     Echo,
+    /// It answers the question, and somebody knows what may be answered in this moment.
+    Live(&'a dyn Judge),
+}
+
+/// Who knows what may be answered while it changes.
+pub trait Judge: Sync {
+    /// What is noted of a question when it is sent.
+    fn note(&self, question: usize) -> u64;
+
+    /// Whether the reply to a question, which was sent at a time, may say what it says.
+    fn allows(&self, question: usize, noted: u64, sent: Instant, reply: &[u8]) -> bool;
 }
 
 /// What came of it.
@@ -45,7 +56,9 @@ pub struct Outcome {
 pub struct Load<'a> {
     questions: &'a Questions,
     server: SocketAddr,
-    check: Check,
+    check: Check<'a>,
+    /// Questions a second of each thread at most.
+    pace: f64,
     stop: AtomicBool,
     answers: AtomicU64,
     wrong: AtomicU64,
@@ -53,16 +66,27 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// Runs the load with so many threads on these processors while `measure` runs.
+    /// Runs the load with so many threads on these processors while `measure` runs, as fast as the server takes it.
     pub fn run<T>(
         questions: &'a Questions,
-        (server, check): (SocketAddr, Check),
+        asked: (SocketAddr, Check<'a>),
+        by: (usize, &[usize]),
+        measure: impl FnOnce(&Load<'a>) -> T,
+    ) -> T {
+        Load::run_at(f64::INFINITY, questions, asked, by, measure)
+    }
+
+    /// The same, with so many questions a second at most.
+    pub fn run_at<T>(
+        rate: f64,
+        questions: &'a Questions,
+        (server, check): (SocketAddr, Check<'a>),
         (threads, processors): (usize, &[usize]),
         measure: impl FnOnce(&Load<'a>) -> T,
     ) -> T {
         let zero = AtomicU64::default;
-        let stop = AtomicBool::new(false);
-        let load = Load { questions, server, check, stop, answers: zero(), wrong: zero(), lost: zero() };
+        let (pace, stop) = (rate / threads as f64, AtomicBool::new(false));
+        let load = Load { questions, server, check, pace, stop, answers: zero(), wrong: zero(), lost: zero() };
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let load = &load;
@@ -94,17 +118,26 @@ impl<'a> Load<'a> {
             .iter()
             .map(|client| libc::pollfd { fd: client.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 })
             .collect();
+        let (mut last, mut due) = (Instant::now(), 0.0);
         while !self.stop.load(Ordering::Relaxed) {
             let now = Instant::now();
+            // What was not asked for want of free slots is not made up for.
+            due = (due + self.pace * (now - last).as_secs_f64()).min((SOCKETS * WINDOW) as f64);
+            last = now;
             let mut received = 0;
             for client in &mut clients {
                 received += client.receive(self);
                 client.give_up_old(self, now);
-                client.send(self, now);
+                due -= client.send(self, now, due as usize) as f64;
+            }
+            // The next client to send first is another one, where there are fewer questions than slots.
+            if self.pace.is_finite() {
+                clients.rotate_left(1);
             }
             if received == 0 {
+                let nap = if self.pace.is_finite() { 1 } else { NAP };
                 // SAFETY: the array is ours and has this length.
-                unsafe { libc::poll(files.as_mut_ptr(), files.len() as libc::nfds_t, NAP) };
+                unsafe { libc::poll(files.as_mut_ptr(), files.len() as libc::nfds_t, nap) };
             }
         }
     }
@@ -116,6 +149,8 @@ struct Slot {
     id: [u8; 2],
     question: usize,
     sent: Option<Instant>,
+    /// What is noted of it.
+    noted: u64,
 }
 
 /// The source of a datagram, as sendmmsg(2) takes it.
@@ -153,7 +188,7 @@ impl Client {
             socket.connect(load.server).expect("loopback can be reached");
         }
         socket.set_nonblocking(true).expect("a socket can be made non-blocking");
-        let slot = Slot { id: [0; 2], question: 0, sent: None };
+        let slot = Slot { id: [0; 2], question: 0, sent: None, noted: 0 };
         // SAFETY: plain C structures, for which zeroes are valid.
         let (vectors, messages, mut server, origins): (_, _, libc::sockaddr_in, _) = unsafe { std::mem::zeroed() };
         server.sin_family = libc::AF_INET as libc::sa_family_t;
@@ -182,13 +217,14 @@ impl Client {
             // The lowest bits of an id are the slot's number; what came late finds another id there.
             let slot = &mut self.slots[reply.get(1).map_or(0, |low| usize::from(*low) % WINDOW)];
             let (question, sent) = load.questions.get(slot.question);
-            if reply.len() < HEADER_BYTES || slot.sent.is_none() || reply[..2] != slot.id {
-                continue;
-            }
+            let Some(at) = slot.sent.filter(|_| reply.len() >= HEADER_BYTES && reply[..2] == slot.id) else { continue };
             slot.sent = None;
             let right = match load.check {
                 Check::Answer => question.is_answered_by(sent, slot.id, reply),
                 Check::Echo => reply[HEADER_BYTES..] == sent[HEADER_BYTES..],
+                Check::Live(judge) => {
+                    question.is_answered_by(sent, slot.id, reply) && judge.allows(slot.question, slot.noted, at, reply)
+                }
             };
             answers += u64::from(right);
             wrong += u64::from(!right);
@@ -224,13 +260,14 @@ impl Client {
         }
     }
 
-    /// Sends a question for every free slot.
-    fn send(&mut self, load: &Load<'_>, now: Instant) {
+    /// Sends a question for every free slot, but no more than are due; how many.
+    fn send(&mut self, load: &Load<'_>, now: Instant, due: usize) -> usize {
         let (mut count, mut sources) = (0, [None; WINDOW]);
-        for (index, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.sent.is_none()) {
+        for (index, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.sent.is_none()).take(due) {
             self.count = self.count.wrapping_add(1);
             let id = (self.count as usize * WINDOW + index) as u16;
-            *slot = Slot { id: id.to_be_bytes(), question: self.next, sent: Some(now) };
+            let noted = if let Check::Live(judge) = load.check { judge.note(self.next) } else { 0 };
+            *slot = Slot { id: id.to_be_bytes(), question: self.next, sent: Some(now), noted };
             self.next = (self.next + 1) % load.questions.len();
             let (_, message) = load.questions.get(slot.question);
             self.vectors[count] = [
@@ -249,5 +286,6 @@ impl Client {
                 libc::sendmmsg(self.socket.as_raw_fd(), self.messages.as_mut_ptr(), count as libc::c_uint, 0);
             }
         }
+        count
     }
 }

@@ -3,10 +3,11 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! Eleven parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
-//! is compared, `scene` holds all of one size; `change` and `restart` measure. *Bulk* reads memory after changes of many names, which
-//! `scripted` makes; *pace*, which runs only when it is asked for, makes small ones for minutes. *Tree* does that with a tree of ZooKeeper's, *sets* with one record of a very large set,
-//! *inventory* with the instances of a Triton datacenter.
+//! Fifteen parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! is compared, `scene` holds all of one size; `change` and `restart` measure. *Bulk* reads memory after changes of many names,
+//! which `scripted` makes; *pace*, which runs only when it is asked for, makes small ones for minutes, and *soak*, likewise,
+//! with everything else going on. *Tree* changes a tree of ZooKeeper's, *sets* one record of a very large set, *inventory* the
+//! instances of a Triton datacenter.
 //! *Regions* restarts our program alone with many large regions.
 //! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
 //! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program. *Steering* asks our program alone.
@@ -42,6 +43,7 @@ mod scene;
 mod scripted;
 mod server;
 mod sets;
+mod soak;
 mod stage;
 mod steering;
 mod table;
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let mut is_sound = true;
     for part in &options.parts {
         match part {
             Part::Changes => measure_changes(&options),
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
             Part::Sets => sets::measure(&options),
             Part::Regions => regions::measure(&options),
             Part::Pace => pace::measure(&options),
+            Part::Soak => is_sound &= soak::measure(&options),
             Part::Profile => profile::measure(&options),
             Part::Zones => zones::measure(&options),
             Part::Floods => floods::measure(&options),
@@ -112,7 +116,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    ExitCode::SUCCESS
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Changes, beside the reference pipeline.
@@ -147,6 +151,7 @@ fn find_programs(options: Options) -> Result<Options, String> {
         Part::Zones => vec!["nsd", "knotd"],
         Part::Taps => vec!["nsd", "knotd", "fstrm_capture"],
         Part::Floods => peers.iter().copied().filter(|peer| ["nsd", "knotd", "named"].contains(peer)).collect(),
+        Part::Soak => vec!["knotd"],
         Part::Profile => vec!["nsd", "perf"],
     });
     let needed: BTreeSet<&str> = needed.collect();

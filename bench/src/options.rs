@@ -15,7 +15,7 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
 
   --program FILE      the program to measure (target/release/aggregator)
   --parts PART,...    what to measure (changes,bulk,tree,inventory,sets,regions,queries,transfers,steering,floods,taps,zones); there are also pace,
-                      which takes twenty minutes for each size, and profile
+                      which takes twenty minutes for each size, soak and profile
   --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
   --names N,...       changes: names that change at a time (1,100,10000); bulk takes the most of them
@@ -31,12 +31,12 @@ usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [-
   --pause N           zones: seconds after a load, and of a measurement (60)
   --bulk N            bulk: changes of many names, one after the other (50)
   --others N          bulk, pace: datacenters of the same size in the region (0: two small ones)
-  --rates N,...       pace: changes a second (10,100)
-  --duration N        pace: seconds for each of them (600)
+  --rates N,...       pace, soak: changes a second (10,100)
+  --duration N        pace, soak: seconds for each of them (600)
   --set N             sets: records at one name (300000)
   --datacenters N     regions: datacenters (10)
   --datacenter-records N
-                      regions: records of each (100000)
+                      regions, soak: records of each (100000)
   --regions N,...     regions: how many regions of all datacenters (1,10,50), and as many of other ones as the most";
 
 /// From this size on the pipeline runs in fewer rounds, because each takes seconds.
@@ -98,13 +98,15 @@ pub enum Part {
     Zones,
     /// Small changes, some or many a second, for minutes; only when it is asked for.
     Pace,
+    /// All at once, for an hour or so: changes, queries, reloads, peers that go and come; only when it is asked for.
+    Soak,
     /// Where our program's time goes under load; only when it is asked for.
     Profile,
 }
 
 impl Part {
     /// All parts with their names.
-    const ALL: [(&str, Part); 14] = [
+    const ALL: [(&str, Part); 15] = [
         ("changes", Part::Changes),
         ("bulk", Part::Bulk),
         ("tree", Part::Tree),
@@ -118,6 +120,7 @@ impl Part {
         ("taps", Part::Taps),
         ("zones", Part::Zones),
         ("pace", Part::Pace),
+        ("soak", Part::Soak),
         ("profile", Part::Profile),
     ];
 }

@@ -143,7 +143,7 @@ fn read_serial(answer: &[u8]) -> Option<u32> {
 }
 
 /// The RDATA of all records of a type in the answer section, as far as the message can be read.
-fn rdatas(answer: &[u8], rtype: u16) -> Vec<&[u8]> {
+pub fn rdatas(answer: &[u8], rtype: u16) -> Vec<&[u8]> {
     let mut found = Vec::new();
     let mut rest = answer.get(HEADER_BYTES..).and_then(skip_name).and_then(|rest| rest.get(4..));
     for _ in 0..u16::from_be_bytes([answer[6], answer[7]]) {

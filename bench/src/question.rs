@@ -40,6 +40,8 @@ pub struct Question {
     pub rcode: u8,
     /// Records in the answer section.
     pub answers: u16,
+    /// The datacenter and the number of the name, where its address is asked for.
+    pub subject: Option<(usize, usize)>,
 }
 
 /// A list of questions.
@@ -75,6 +77,8 @@ impl Questions {
                 _ => (format!("no-{name}.{}", zone.owner(name)), A, 3, 0),
             };
             questions.add(&format!("{owner}.{suffix}"), rtype, edns, rcode, answers as u16);
+            let subject = (number % zones.len(), name);
+            questions.list[number].subject = (number % 20 <= 11).then_some(subject);
         }
         questions
     }
@@ -117,7 +121,7 @@ impl Questions {
         if edns {
             self.bytes.extend_from_slice(&OPT);
         }
-        self.list.push(Question { start, length: self.bytes.len() - start, end, rcode, answers });
+        self.list.push(Question { start, length: self.bytes.len() - start, end, rcode, answers, subject: None });
     }
 
     /// How many there are.

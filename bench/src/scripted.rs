@@ -8,8 +8,10 @@
 use crate::generate::Datacenter;
 use crate::harness::Port;
 use crate::probe::{HEADER_BYTES, put_name, skip_name};
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 const A: u16 = 1;
@@ -61,12 +63,16 @@ struct Script {
     first: (u32, Records),
     /// The difference from each version to the next, from the first on: two SOA records included.
     steps: Vec<Records>,
+    /// The addresses of names that have changed: whoever doubts a removal asks for them.
+    changed: HashMap<Vec<u8>, Ipv4Addr>,
 }
 
 /// A running primary, which ends with the process.
 pub struct Scripted {
     script: Arc<Mutex<Script>>,
     address: SocketAddr,
+    /// True while it does as if it were not there.
+    is_down: Arc<AtomicBool>,
 }
 
 impl Scripted {
@@ -77,22 +83,28 @@ impl Scripted {
         let text = String::from_utf8(text).expect("zone files are text");
         let (origin, serial) = (name(&datacenter.zone), datacenter.serial);
         let first = (serial, read_zone(&text, &datacenter.zone));
-        let script = Arc::new(Mutex::new(Script { origin, serial, first, steps: Vec::new() }));
+        let script = Arc::new(Mutex::new(Script { origin, serial, first, steps: Vec::new(), changed: HashMap::new() }));
         let mut port = Port::reserve();
         let address = port.release();
         let (udp, tcp) = (UdpSocket::bind(address), TcpListener::bind(address));
         let (udp, tcp) = (udp.expect("the port was free"), tcp.expect("the port was free"));
-        let shared = script.clone();
-        std::thread::spawn(move || answer_datagrams(&udp, &shared));
-        let shared = script.clone();
+        let is_down = Arc::new(AtomicBool::new(false));
+        let (shared, down) = (script.clone(), is_down.clone());
+        std::thread::spawn(move || answer_datagrams(&udp, &shared, &down));
+        let (shared, down) = (script.clone(), is_down.clone());
         std::thread::spawn(move || {
             for stream in tcp.incoming().flatten() {
-                let shared = shared.clone();
+                let (shared, down) = (shared.clone(), down.clone());
                 // A client that has gone needs no answer.
-                std::thread::spawn(move || _ = answer_stream(stream, &shared));
+                std::thread::spawn(move || _ = answer_stream(stream, &shared, &down));
             }
         });
-        Scripted { script, address }
+        Scripted { script, address, is_down }
+    }
+
+    /// Takes it away, or brings it back: datagrams are not answered, connections are closed.
+    pub fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
     }
 
     /// Where it listens.
@@ -102,7 +114,7 @@ impl Scripted {
 
     /// Changes names of the datacenter, which must be the one served, and serves the next version.
     pub fn change(&self, datacenter: &mut Datacenter, first: usize, count: usize) {
-        let mut step = Records::default();
+        let (mut step, mut changed) = (Records::default(), Vec::with_capacity(count));
         for is_new in [false, true] {
             if is_new {
                 datacenter.change(first, count);
@@ -111,11 +123,15 @@ impl Scripted {
             for number in first..first + count {
                 let owner = name(&format!("{}.{}", datacenter.owner(number), datacenter.zone));
                 step.push(&owner, A, &datacenter.address(number).octets());
+                if is_new {
+                    changed.push((owner, datacenter.address(number)));
+                }
             }
         }
         step.parts.iter_mut().for_each(|(_, part)| part.shrink_to_fit());
         let mut script = self.lock();
         script.steps.push(step);
+        script.changed.extend(changed);
         script.serial = datacenter.serial;
     }
 
@@ -143,10 +159,11 @@ impl Script {
             let parts = records.iter().flat_map(|records| &records.parts);
             parts.map(|(count, part)| message(*count, part)).collect::<Vec<_>>()
         };
-        match rtype {
-            SOA => Some(parts(&ends)),
-            AXFR => (self.serial == self.first.0).then(|| parts(&[&self.first.1, &newest])),
-            IXFR => {
+        let address = self.changed.get(&question[HEADER_BYTES..question.len() - behind.len()]);
+        match (rtype, address) {
+            (SOA, _) => Some(parts(&ends)),
+            (AXFR, _) => (self.serial == self.first.0).then(|| parts(&[&self.first.1, &newest])),
+            (IXFR, _) => {
                 // The version that the client has stands in the authority section.
                 let rdata = skip_name(&behind[4..])?.get(10..)?;
                 let timers = skip_name(skip_name(rdata)?)?;
@@ -158,6 +175,11 @@ impl Script {
                 let steps = steps.iter().collect::<Vec<_>>();
                 Some(parts(&[&ends[..], &steps, &ends].concat()))
             }
+            (A, Some(address)) => {
+                let mut records = Records::default();
+                records.push(&[0xc0, HEADER_BYTES as u8], A, &address.octets());
+                Some(parts(&[&records]))
+            }
             _ => {
                 let mut refused = message(0, &[]);
                 refused[3] = REFUSED;
@@ -168,9 +190,12 @@ impl Script {
 }
 
 /// Answers questions over UDP, for ever.
-fn answer_datagrams(socket: &UdpSocket, script: &Mutex<Script>) {
+fn answer_datagrams(socket: &UdpSocket, script: &Mutex<Script>, is_down: &AtomicBool) {
     let mut buffer = [0; 4096];
     while let Ok((length, client)) = socket.recv_from(&mut buffer) {
+        if is_down.load(Ordering::Relaxed) {
+            continue;
+        }
         let answers = script.lock().expect("no thread of the primary panics").answer(&buffer[..length]);
         if let Some([answer, ..]) = answers.as_deref() {
             let _ = socket.send_to(answer, client);
@@ -179,10 +204,13 @@ fn answer_datagrams(socket: &UdpSocket, script: &Mutex<Script>) {
 }
 
 /// Answers questions over one connection until it ends.
-fn answer_stream(mut stream: TcpStream, script: &Mutex<Script>) -> io::Result<()> {
+fn answer_stream(mut stream: TcpStream, script: &Mutex<Script>, is_down: &AtomicBool) -> io::Result<()> {
     loop {
         let mut length = [0; 2];
         stream.read_exact(&mut length)?;
+        if is_down.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
         stream.read_exact(&mut question)?;
         let answers = script.lock().expect("no thread of the primary panics").answer(&question);

@@ -80,18 +80,28 @@ impl Table {
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
+
+    /// The row that was added last, as a line.
+    pub fn last(&self) -> String {
+        self.rows.last().map_or_else(String::new, |row| line(row))
+    }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, row) in self.rows.iter().enumerate() {
-            writeln!(f, "| {} |", row.join(" | "))?;
+            f.write_str(&line(row))?;
             if index == 0 {
                 writeln!(f, "|{}", "---:|".repeat(row.len()))?;
             }
         }
         Ok(())
     }
+}
+
+/// A row as a line.
+fn line(row: &[String]) -> String {
+    format!("| {} |\n", row.join(" | "))
 }
 
 /// A number with separators between thousands.
