@@ -1,9 +1,9 @@
-//! Access rules: address prefixes and TSIG keys that are allowed.
+//! Access rules: address prefixes, TSIG keys and connections that are allowed.
 //!
 //! An [`Access`] is a list of rules; a client is allowed when any rule is met in all its parts. Without rules nobody is
 //! allowed. Addresses mapped from IPv4 into IPv6 count as the IPv4 address that they stand for.
 //!
-//! Cost: O(rules) for each question.
+//! Cost: O(rules) for each question, and a look at a certificate for each rule that names one and is met otherwise.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -127,6 +127,32 @@ pub struct Rule {
     pub prefix: Option<Prefix>,
     /// The TSIG key that the request must be signed with.
     pub key: Option<Name>,
+    /// What the connection must be; none for any, and for datagrams.
+    pub channel: Option<Channel>,
+}
+
+/// Kind of connection that a rule demands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// TLS, whoever speaks it.
+    Tls,
+    /// TLS with a client that proves to have this name.
+    Named(String),
+}
+
+/// A TLS connection and what its client has shown.
+pub trait Secured: Sync {
+    /// Returns true if the client has proved to have a name.
+    fn has_name(&self, name: &str) -> bool;
+}
+
+/// What rules say of a client, the best last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Permission {
+    Denied,
+    /// Granted over another connection.
+    Elsewhere,
+    Granted,
 }
 
 /// List of access rules.
@@ -136,12 +162,23 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns true if a client is allowed, given its address and the key with which it has signed, if any.
+    /// Returns true if a client is allowed in clear, given its address and the key with which it has signed, if any.
     pub fn allows(&self, address: IpAddr, key: Option<&Name>) -> bool {
-        self.rules.iter().any(|rule| {
+        self.permits(address, key, None) == Permission::Granted
+    }
+
+    /// What the rules say of a client with this address and key, over TLS if `secured` is there.
+    pub fn permits(&self, address: IpAddr, key: Option<&Name>, secured: Option<&dyn Secured>) -> Permission {
+        let met = self.rules.iter().filter(|rule| {
             rule.prefix.is_none_or(|prefix| prefix.contains(address))
                 && rule.key.as_ref().is_none_or(|needed| key == Some(needed))
-        })
+        });
+        let permissions = met.map(|rule| match (&rule.channel, secured) {
+            (None, _) | (Some(Channel::Tls), Some(_)) => Permission::Granted,
+            (Some(Channel::Named(name)), Some(secured)) if secured.has_name(name) => Permission::Granted,
+            (Some(_), _) => Permission::Elsewhere,
+        });
+        permissions.max().unwrap_or(Permission::Denied)
     }
 }
 
@@ -204,9 +241,9 @@ mod tests {
         let key = |text: &str| Some(Name::parse(text).unwrap());
         let access = Access {
             rules: vec![
-                Rule { prefix: Some(prefix("192.0.2.0/24")), key: key("k.example") },
-                Rule { prefix: Some(prefix("198.51.100.1")), key: None },
-                Rule { prefix: None, key: key("other.example") },
+                Rule { prefix: Some(prefix("192.0.2.0/24")), key: key("k.example"), channel: None },
+                Rule { prefix: Some(prefix("198.51.100.1")), key: None, channel: None },
+                Rule { prefix: None, key: key("other.example"), channel: None },
             ],
         };
         let allows = |address: &str, name: Option<Name>| access.allows(address.parse().unwrap(), name.as_ref());
@@ -216,5 +253,40 @@ mod tests {
         assert!(allows("198.51.100.1", None));
         assert!(allows("203.0.113.1", key("other.example")));
         assert!(!Access::default().allows("127.0.0.1".parse().unwrap(), None));
+    }
+
+    /// A client with one name.
+    struct Proved(&'static str);
+
+    impl Secured for Proved {
+        fn has_name(&self, name: &str) -> bool {
+            self.0 == name
+        }
+    }
+
+    #[test]
+    fn a_rule_may_demand_a_connection() {
+        let rule = |text: &str, channel| Rule { prefix: Some(prefix(text)), key: None, channel: Some(channel) };
+        let named = |text: &str, name: &str| rule(text, Channel::Named(name.to_owned()));
+        let rules = vec![
+            rule("192.0.2.0/24", Channel::Tls),
+            named("198.51.100.0/24", "ns2.example"),
+            named("0.0.0.0/0", "ns3.example"),
+        ];
+        let access = Access { rules };
+        let permits =
+            |address: &str, secured: Option<&dyn Secured>| access.permits(address.parse().unwrap(), None, secured);
+        use Permission::*;
+        for (address, of) in [
+            ("192.0.2.1", [Elsewhere, Granted, Granted, Granted]),
+            ("198.51.100.1", [Elsewhere, Elsewhere, Granted, Granted]),
+            ("203.0.113.1", [Elsewhere, Elsewhere, Elsewhere, Granted]),
+            ("2001:db8::1", [Denied; 4]),
+        ] {
+            let [nobody, second, third] = ["", "ns2.example", "ns3.example"].map(Proved);
+            let secured: [Option<&dyn Secured>; 4] = [None, Some(&nobody), Some(&second), Some(&third)];
+            assert_eq!(secured.map(|secured| permits(address, secured)), of, "{address}");
+        }
+        assert!(!access.allows("192.0.2.1".parse().unwrap(), None), "in clear");
     }
 }

@@ -322,7 +322,7 @@ impl Config {
         let security = security::read_security(&mut reader, &root);
         let transfer = transfer::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
-        let secondaries = Secondaries::read(&mut reader, &root, &keys);
+        let secondaries = Secondaries::read(&mut reader, &root, &keys, server.listen.tls.as_ref());
         let server_name = &server.name;
         let mut sections = Sections {
             server_name,

@@ -28,6 +28,8 @@ pub struct TlsPlan {
     pub certificate: PathBuf,
     /// PEM file with the private key.
     pub key: PathBuf,
+    /// PEM file with the authorities that sign certificates of secondaries; none if nobody is asked for one.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Addresses and limits of the DNS service.

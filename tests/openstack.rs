@@ -201,6 +201,21 @@ fn an_endpoint_without_address_costs_the_others_nothing() {
 }
 
 #[test]
+fn services_by_other_records_are_answered_as_they_are_written() {
+    let folder = Folder::new();
+    let plan = "[zones.\"some.example\"]\nservices = \"\"\"\n_dns.ns1 SVCB 1 ns1 port=8853 alpn=dot\n\
+                www HTTPS 1 . alpn=\\\"h2,h3\\\" ipv6hint=2001:db8::1\nns1 A 192.0.2.1\n\"\"\"\n";
+    let daemon = Aggregator::start(&folder, plan);
+    let told =
+        ["_dns.ns1.some.example SVCB", "www.some.example HTTPS"].map(|question| dig(&daemon, question, "+answer"));
+    let expected = [
+        "_dns.ns1.some.example. SVCB 1 ns1.some.example. alpn=\"dot\" port=8853",
+        "www.some.example. HTTPS 1 . alpn=\"h2,h3\" ipv6hint=2001:db8::1",
+    ];
+    assert_eq!(told, expected.map(|line| vec![line.to_owned()]));
+}
+
+#[test]
 fn exit_codes_tell_what_is_wrong() {
     let folder = Folder::new();
     let mut daemon = Aggregator::start(&folder, MYSTACK);

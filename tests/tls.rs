@@ -37,7 +37,7 @@ fn certify(folder: &Path, host: &str) -> TlsPlan {
     let about = ["-subj", &subject, "-addext", &alternative, "-days", "2", "-nodes"];
     let files = ["-keyout", key_text, "-out", certificate_text];
     tool("openssl", &[&["req", "-x509"][..], &curve, &about, &files].concat());
-    TlsPlan { listen: Vec::new(), certificate, key }
+    TlsPlan { listen: Vec::new(), certificate, key, client_ca: None }
 }
 
 fn published() -> Published {
@@ -97,7 +97,7 @@ impl Fixture {
         let responder = Responder::new(notify, metrics.clone(), || 0);
         let context = StreamContext::new(&listen, publisher, responder, metrics.clone());
         let (mut tls, shown) = (Listener::bind(any).unwrap(), Arc::<Shown>::default());
-        shown.set(&TlsIdentity::load(&plan).unwrap());
+        TlsIdentity::load(&plan).unwrap().show(&shown);
         tls::start(&mut tls, &shown, &context).unwrap();
         let mut tcp = Listener::bind(any).unwrap();
         stream::start(&mut tcp, &context, None).unwrap();
@@ -184,7 +184,7 @@ async fn the_certificate_changes_without_a_new_listener() {
     let other = certify(fixture.folder.path(), "two.test");
     assert!(fixture.trusts(&fixture.plan, "one.test"));
     assert!(!fixture.trusts(&fixture.plan, "two.test") && !fixture.trusts(&other, "two.test"));
-    fixture.shown.set(&TlsIdentity::load(&other).unwrap());
+    TlsIdentity::load(&other).unwrap().show(&fixture.shown);
     assert!(fixture.trusts(&other, "two.test") && !fixture.trusts(&fixture.plan, "one.test"));
 }
 
@@ -212,7 +212,7 @@ fn files_that_cannot_be_used_are_named() {
     assert!(TlsIdentity::load(&one).is_ok());
     let load = |certificate: &Path, key: &Path| {
         let (certificate, key) = (certificate.to_path_buf(), key.to_path_buf());
-        TlsIdentity::load(&TlsPlan { listen: Vec::new(), certificate, key }).unwrap_err()
+        TlsIdentity::load(&TlsPlan { listen: Vec::new(), certificate, key, client_ca: None }).unwrap_err()
     };
     assert!(matches!(load(&one.certificate, &two.key), TlsError::Mismatch { .. }));
     assert!(matches!(load(&one.key, &one.key), TlsError::NoCertificate(_)));

@@ -299,3 +299,113 @@ fn secondaries_fetch_zones_over_tls_from_us() {
     let metrics = daemon.metrics();
     assert!(!metrics.contains("aggregator_queries_total{transport=\"tls\"} 0"), "{metrics}");
 }
+
+/// What `kdig` gets for a transfer of a zone: the number of its records, or the words of the failure.
+fn transfer(home: &Path, address: SocketAddr, zone: &str, options: &[&str]) -> Result<usize, String> {
+    let server = [format!("@{}", address.ip()), "-p".to_owned(), address.port().to_string()];
+    let mut command = Command::new(program_path("kdig"));
+    command.args(server).args(["+noall", "+answer", "+timeout=5", "+retry=0", zone, "AXFR"]).args(options);
+    let output = command.current_dir(home).output().expect("kdig is installed; run make test");
+    let [told, failed] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let records = told.lines().filter(|line| !line.is_empty() && !line.starts_with(';')).count();
+    if records > 0 { Ok(records) } else { Err(format!("{told}{failed}")) }
+}
+
+#[test]
+fn a_zone_may_be_for_those_alone_who_come_over_tls_and_prove_who_they_are() {
+    let folder = Folder::new();
+    let home = folder.subfolder("aggregator");
+    for authority in ["ca", "clients", "stranger"] {
+        found(&home, authority);
+    }
+    sign(&home, "ca", "ns", "DNS:ns.test");
+    for (authority, name) in [("clients", "ns2"), ("clients", "ns3"), ("stranger", "other")] {
+        // A stranger may claim any name.
+        let alternatives = if authority == "stranger" { "DNS:ns2.test".to_owned() } else { format!("DNS:{name}.test") };
+        sign(&home, authority, name, &alternatives);
+    }
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(home.join("ns.key"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let zones = ["named.test", "tls.test"].map(Dname::parse);
+    let texts = zones.clone().map(|zone| (zone.clone(), write_zone(&zone_text(&zone.to_string(), 1))));
+    let primary = Knotd::start(&folder, &texts);
+    let mut port = Port::reserve();
+    let tls = port.release();
+    let at = primary.address();
+    let mut settings = Settings::new(&format!(
+        "[zones.\"named.test\"]\nprimaries = \"{at}\"\nallow_transfer = [{{ tls = \"ns2.test\" }}]\n\
+         [zones.\"tls.test\"]\nprimaries = \"{at}\"\nallow_transfer = [{{ prefix = \"127.0.0.1\", tls = true }}]\n"
+    ));
+    let server = |ca: &str| {
+        let files = format!("certificate = \"ns.pem\", key = \"ns.key\", client_ca = \"{ca}.pem\"");
+        format!("tls = {{ listen = \"{tls}\", {files} }}\n")
+    };
+    settings.server = server("clients");
+    let daemon = Aggregator::start_with(&home, &settings);
+    let planned = daemon.verb(&["check"]).stdout;
+    for rule in ["anyone over TLS as ns2.test", "127.0.0.1 over TLS"] {
+        assert!(planned.contains(rule), "{planned}");
+    }
+    let (ca, file) = (home.join("ca.pem"), |name: &str| home.join(name));
+    let plan = |zones: &[&Dname]| SecondaryPlan::new(tls, zones).with_tls("ns.test", &ca);
+    let both = [&zones[0], &zones[1]];
+    let known = || plan(&both).with_certificate(&file("ns2.pem"), &file("ns2.key"));
+    let mut secondaries = [Named::start_secondary(&folder, &known()), Nsd::start_secondary(&folder, &known())];
+    for secondary in &mut secondaries {
+        for zone in &zones {
+            secondary.wait_for_serial(zone, 1);
+            assert_eq!(difference(&zone_text(&zone.to_string(), 1), &secondary.fetch(zone)), None, "{zone}");
+        }
+    }
+    // The same by hand: in clear, over TLS without a certificate, with that of another name, and of another authority.
+    let shows = |name: &'static str| [format!("+tls-certfile={name}.pem"), format!("+tls-keyfile={name}.key")];
+    let (second, third, other) = (shows("ns2"), shows("ns3"), shows("other"));
+    let over_tls = |own: &[String]| {
+        let options = ["+tls-ca=ca.pem", "+tls-hostname=ns.test"].map(String::from);
+        [&options[..], own].concat()
+    };
+    let try_all = |zone: &str| {
+        [None, Some(over_tls(&[])), Some(over_tls(&second)), Some(over_tls(&third)), Some(over_tls(&other))].map(
+            |options| {
+                let address = if options.is_some() { tls } else { daemon.address() };
+                let options = options.unwrap_or_else(|| vec!["+tcp".to_owned()]);
+                transfer(&home, address, zone, &options.iter().map(String::as_str).collect::<Vec<_>>())
+            },
+        )
+    };
+    let whole = zone_text("named.test", 1).len() + 1;
+    let [clear, bare, known_to_us, wrong_name, stranger] = try_all("named.test");
+    assert_eq!(known_to_us, Ok(whole));
+    for (what, refused) in [("in clear", clear), ("without a certificate", bare), ("of another name", wrong_name)] {
+        assert!(refused.as_ref().is_err_and(|words| words.contains("REFUSED")), "{what}: {refused:?}");
+    }
+    assert!(stranger.is_err(), "{stranger:?}");
+    let [clear, bare, known_to_us, other_name, stranger] = try_all("tls.test");
+    assert!(clear.as_ref().is_err_and(|words| words.contains("REFUSED")), "{clear:?}");
+    assert_eq!([bare, known_to_us, other_name], [Ok(whole), Ok(whole), Ok(whole)]);
+    // It shows no certificate but of an authority that it was asked for.
+    assert_eq!(stranger, Ok(whole));
+    let mut rude = Command::new("openssl");
+    rude.args(["s_client", "-ign_eof", "-alpn", "dot", "-cert", "other.pem", "-key", "other.key", "-connect"]);
+    let told =
+        rude.arg(tls.to_string()).current_dir(&home).stdin(Stdio::null()).output().expect("openssl is installed");
+    let told = [told.stdout, told.stderr].concat();
+    assert!(String::from_utf8_lossy(&told).contains("alert unknown ca"), "{}", String::from_utf8_lossy(&told));
+    let log = daemon.log_text();
+    assert!(log.contains("it may transfer the zone over TLS only") && log.contains("client_ca"), "{log}");
+    let refused = |zone: &str| {
+        let line = format!("zone=\"{zone}.\"");
+        let metrics = daemon.metrics();
+        metrics.lines().any(|text| text.contains(&line) && text.contains("result=\"channel\"") && !text.ends_with(" 0"))
+    };
+    assert!(refused("named.test") && refused("tls.test"), "{}", daemon.metrics());
+    // Answers are for everyone.
+    let mut client = Client::new(daemon.address());
+    assert_eq!(client.serial(&zones[0]), Some(1));
+    // Another authority is one reload away, and the one before is believed no more.
+    settings.server = server("stranger");
+    daemon.write_settings(&settings);
+    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    let [_, _, before, _, now] = try_all("named.test");
+    assert_eq!((before.is_err(), now), (true, Ok(whole)));
+}

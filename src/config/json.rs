@@ -4,7 +4,7 @@
 //!
 //! Cost: O(zones + regions).
 
-use crate::acl::{Prefix, Rule};
+use crate::acl::{Channel, Prefix, Rule};
 use crate::client::Server;
 use crate::config::catalogs::{CatalogSource, MemberWay};
 use crate::config::plan::describe_pattern;
@@ -40,6 +40,7 @@ pub fn describe_plan(config: &Config) -> Value {
             "tls": listen.tls.as_ref().map(|tls| json!({
                 "listen": tls.listen,
                 "certificate": tls.certificate,
+                "client_ca": tls.client_ca,
                 "key": tls.key,
             })),
         },
@@ -369,7 +370,12 @@ fn describe_ways_out(outgoing: Option<&Outgoing>, targets: &[Server]) -> Value {
     let outgoing = outgoing.map(|outgoing| {
         let rules = outgoing.access.rules.iter();
         let prefix = |rule: &Rule| rule.prefix.map(|prefix| prefix.to_string());
-        let rules = rules.map(|rule| json!({ "prefix": prefix(rule), "key": rule.key }));
+        let channel = |rule: &Rule| match &rule.channel {
+            None => json!(false),
+            Some(Channel::Tls) => json!(true),
+            Some(Channel::Named(name)) => json!(name),
+        };
+        let rules = rules.map(|rule| json!({ "prefix": prefix(rule), "key": rule.key, "tls": channel(rule) }));
         (rules.collect::<Vec<_>>(), outgoing.ixfr)
     });
     let (rules, ixfr) = outgoing.unwrap_or_default();

@@ -2,9 +2,10 @@
 //!
 //! Cost: O(zones + regions).
 
-use crate::acl::{Prefix, Rule};
+use crate::acl::{Channel, Prefix, Rule};
 use crate::client::Server;
 use crate::config::catalogs::CatalogSource;
+use crate::config::server::TLS_PORT;
 use crate::config::steering_plan::{write_clients, write_steering};
 use crate::config::{Config, CookiesPlan};
 use crate::merge::{
@@ -22,6 +23,7 @@ use crate::transfer::{CatalogLimits, TimerBounds, ZonePlan};
 use settings::error::on_one_line;
 use settings::units::{format_duration, format_size};
 use std::fmt::{self, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 use wire::name::Name;
 
@@ -156,6 +158,11 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "  DNS over UDP and TCP: {}", join(&listen.dns))?;
     if let Some(tls) = &listen.tls {
         writeln!(out, "  DNS over TLS: {}, certificate {}", join(&tls.listen), tls.certificate.display())?;
+        // RFC 9461: by this record in the zone of its name resolvers find that a server speaks it.
+        let port = tls.listen.first().map_or(TLS_PORT, SocketAddr::port);
+        let port = if port == TLS_PORT { String::new() } else { format!(" port={port}") };
+        let name = &config.server_name;
+        writeln!(out, "    record that tells of it: _dns.{name} SVCB 1 {name} alpn=dot{port}")?;
     }
     if !config.client_subnet_from.is_empty() {
         writeln!(out, "  EDNS Client Subnet believed of {}", join(&config.client_subnet_from))?;
@@ -399,12 +406,14 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
 
 /// Describes the clients that an access rule allows.
 fn describe_rule(rule: &Rule) -> String {
-    match (&rule.prefix, &rule.key) {
-        (Some(prefix), Some(key)) => format!("{prefix} with key {key}"),
-        (Some(prefix), None) => prefix.to_string(),
-        (None, Some(key)) => format!("anyone with key {key}"),
-        (None, None) => "anyone".to_string(),
-    }
+    let prefix = rule.prefix.map_or_else(|| "anyone".to_owned(), |prefix| prefix.to_string());
+    let key = rule.key.as_ref().map(|key| format!(" with key {key}")).unwrap_or_default();
+    let channel = match &rule.channel {
+        None => String::new(),
+        Some(Channel::Tls) => " over TLS".to_owned(),
+        Some(Channel::Named(name)) => format!(" over TLS as {name}"),
+    };
+    format!("{prefix}{key}{channel}")
 }
 
 /// The bounds of all three timers.

@@ -6,9 +6,9 @@
 //!
 //! Cost: O(zones × rules).
 //!
-//! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9432 (catalog zones).
+//! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9103 (transfers over TLS), 9432 (catalog zones).
 
-use crate::acl::{Access, Prefix, PrefixError, Rule, network_of};
+use crate::acl::{Access, Channel, Prefix, PrefixError, Rule, network_of};
 use crate::catalog::CatalogPlan;
 use crate::client::Server;
 use crate::config::answers::Answers;
@@ -18,7 +18,9 @@ use crate::config::peers::{Inherited, Role, read_peer};
 use crate::merge::AnswersPlan;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
+use crate::serve::TlsPlan;
 use crate::zone::HistoryLimits;
+use rustls::pki_types::ServerName;
 use settings::fields::Fields;
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
@@ -67,10 +69,16 @@ pub const fn outgoing<S>(ixfr: &'static str) -> [Key<S>; 4] {
 /// Table form of an access rule for transfers
 pub static RULE: Table<()> = Table {
     path: "allow_transfer",
-    help: "Who may transfer; both parts must be met where both are written",
+    help: "Who may transfer; all parts that are written must be met",
     keys: &[&[
         key("prefix", "", "addresses that may transfer").bound("address prefix"),
         key("key", "", "TSIG key that requests must be signed with").bound("name of a key"),
+        key(
+            "tls",
+            "",
+            "true: over TLS only; a host name: by a client that shows a certificate for it, signed by client_ca",
+        )
+        .bound("true or host name"),
     ]],
 };
 
@@ -119,6 +127,8 @@ pub struct WayOut {
 /// Settings for outgoing transfers and NOTIFY, as the file has them.
 pub struct Secondaries<'k> {
     keys: &'k Keys,
+    /// The TLS that is spoken here, if any.
+    tls: Option<&'k TlsPlan>,
     /// Access rules and secondaries of every zone and region that has none of its own.
     defaults: (Access, Vec<Server>),
     /// Position of the default secondaries, until the error that nobody may transfer has been reported once.
@@ -133,9 +143,15 @@ pub struct Secondaries<'k> {
 
 impl<'k> Secondaries<'k> {
     /// Reads `[secondaries]`; absent keys give defaults.
-    pub fn read(reader: &mut Reader<'_>, root: &Fields<'_>, keys: &'k Keys) -> Secondaries<'k> {
+    pub fn read(
+        reader: &mut Reader<'_>,
+        root: &Fields<'_>,
+        keys: &'k Keys,
+        tls: Option<&'k TlsPlan>,
+    ) -> Secondaries<'k> {
         let mut section = Secondaries {
             keys,
+            tls,
             defaults: Default::default(),
             useless_at: None,
             catalog: None,
@@ -245,35 +261,76 @@ impl<'k> Secondaries<'k> {
         Some(Access { rules: items.iter().filter_map(|item| self.read_rule(reader, place, key, item)).collect() })
     }
 
-    /// Reads one rule: a prefix, or a table with a prefix, a key, or both.
+    /// Reads one rule: a prefix, or a table with a prefix, a key, and what the connection must be.
     fn read_rule(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Rule> {
         let rule = match &node.value {
             Value::Table(_) => {
                 let fields = RULE.read(reader, node, &format!("\"{key}\" of {place}"), &mut ())?;
                 let prefix = fields.read(reader, "prefix", |r, key, node| read_prefix(r, key, node, OR_KEY));
                 let signed = fields.read(reader, "key", |r, key, node| self.keys.verifying(r, key, node));
-                if fields.lacks("prefix") && fields.lacks("key") {
-                    let advice = "write prefix = \"192.0.2.0/24\", key = \"NAME\", or both";
-                    reader.error(node.at, format!("an entry of \"{key}\" of {place} is empty; {advice}"));
+                let channel = fields.read(reader, "tls", |r, key, node| self.read_channel(r, place, key, node));
+                if fields.lacks("prefix") && fields.lacks("key") && !matches!(channel, Some(Some(Channel::Named(_)))) {
+                    let advice = "write prefix = \"192.0.2.0/24\", key = \"NAME\", tls = \"NAME\", or several of them";
+                    if fields.lacks("tls") {
+                        reader.error(node.at, format!("an entry of \"{key}\" of {place} is empty; {advice}"));
+                    } else if channel.is_some() {
+                        let fault = format!("an entry of \"{key}\" of {place} does not say who may transfer; {advice}");
+                        reader.error(node.at, fault);
+                    }
+                    return None;
                 }
                 // A part that has a mistake must not be left out as if it were not wanted.
                 if (fields.entry("prefix").is_some() && prefix.is_none())
                     || (fields.entry("key").is_some() && signed.is_none())
-                    || (prefix.is_none() && signed.is_none())
+                    || (fields.entry("tls").is_some() && channel.is_none())
                 {
                     return None;
                 }
-                Rule { prefix, key: signed.map(|key| key.name.clone()) }
+                Rule { prefix, key: signed.map(|key| key.name.clone()), channel: channel.flatten() }
             }
-            _ => Rule { prefix: Some(read_prefix(reader, key, node, OR_KEY)?), key: None },
+            _ => Rule { prefix: Some(read_prefix(reader, key, node, OR_KEY)?), key: None, channel: None },
         };
-        if rule.key.is_none() && rule.prefix.is_some_and(|prefix| Prefix::EVERYTHING.contains(&prefix)) {
+        let is_open = rule.key.is_none() && !matches!(rule.channel, Some(Channel::Named(_)));
+        if is_open && rule.prefix.is_some_and(|prefix| Prefix::EVERYTHING.contains(&prefix)) {
             let prefix = rule.prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
             let message =
                 format!("{place} lets everyone copy the zone ({prefix}); write a longer prefix, or add a key");
             reader.warn(node.at, message);
         }
         Some(rule)
+    }
+
+    /// Reads what the connection must be; the inner option is none where any will do.
+    fn read_channel(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Option<Channel>> {
+        let channel = match &node.value {
+            Value::Boolean(false) => return Some(None),
+            Value::Boolean(true) => Channel::Tls,
+            Value::Text(text) => {
+                let name = text.trim_end_matches('.');
+                if ServerName::try_from(name).is_err() {
+                    let fault = format!("\"{}\" is neither a host name nor an address", shorten(text));
+                    return reader.refuse(node.at, format!("{fault}; write what the secondary's certificate has"));
+                }
+                Channel::Named(name.to_owned())
+            }
+            _ => return reader.wrong_type(key, node, "true, or the name that a secondary's certificate has"),
+        };
+        match (self.tls, &channel) {
+            (None, _) => {
+                let advice =
+                    "write tls = { listen = [...], certificate = \"cert.pem\", key = \"key.pem\" } in [server]";
+                reader.refuse(
+                    node.at,
+                    format!("{place} lets a secondary transfer over TLS, which is not spoken here; {advice}"),
+                )
+            }
+            (Some(TlsPlan { client_ca: None, .. }), Channel::Named(name)) => {
+                let advice = "write client_ca = \"authority.pem\" into \"tls\" of [server]";
+                let fault = format!("{place} knows a secondary as {name}, and no authority signs its certificate");
+                reader.refuse(node.at, format!("{fault}; {advice}"))
+            }
+            _ => Some(Some(channel)),
+        }
     }
 
     //--- Who is notified ---

@@ -23,7 +23,7 @@ use wire::name::Name;
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
 /// RFC 7858 section 3.1.
-const TLS_PORT: u16 = 853;
+pub const TLS_PORT: u16 = 853;
 /// Default port of the metrics: the one of a DNS server in the list of exporter ports that Prometheus keeps.
 const METRICS_PORT: u16 = 9153;
 /// Longest hold-down. A change that waits longer is of no use to clients that balance load by DNS.
@@ -75,7 +75,7 @@ pub static SERVER: Table<ServerSections> = Table {
     ]],
 };
 
-/// `tls` in `[server]`; all three keys are needed.
+/// `tls` in `[server]`; the first three keys are needed.
 pub static TLS: Table<()> = Table {
     path: "[server] tls",
     help: "DNS over TLS (RFC 7858), zone transfers included (RFC 9103)",
@@ -83,6 +83,12 @@ pub static TLS: Table<()> = Table {
         key("listen", "", "TCP addresses; port 853 when none is written").bound("addresses"),
         key("certificate", "", "PEM file with the certificate chain").bound("path"),
         key("key", "", "PEM file with the private key").bound("path"),
+        key(
+            "client_ca",
+            "",
+            "PEM file with authorities that sign certificates of secondaries; default: none is asked for",
+        )
+        .bound("path"),
     ]],
 };
 
@@ -233,6 +239,7 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
     let listen = fields.read(reader, "listen", |r, key, node| some_addresses(r, key, node, TLS_PORT));
     let certificate = fields.read(reader, "certificate", Reader::path);
     let key = fields.read(reader, "key", Reader::path);
+    let client_ca = fields.read(reader, "client_ca", Reader::path);
     for (name, advice) in [
         ("listen", "write for example listen = [\"0.0.0.0:853\"]"),
         ("certificate", "write the path of a PEM file"),
@@ -240,12 +247,12 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
     ] {
         fields.need(reader, name, key_at, format!("{} has no \"{name}\"; {advice}", TLS.path));
     }
-    for (name, path) in [("certificate", &certificate), ("key", &key)] {
+    for (name, path) in [("certificate", &certificate), ("key", &key), ("client_ca", &client_ca)] {
         sections.files.extend(path.clone().zip(fields.entry(name)).map(|(path, entry)| (name, path, entry.node.at)));
     }
     if let (Some(placed), Some(certificate), Some(key)) = (listen, certificate, key) {
         let listen = placed.iter().map(|(address, _)| *address).collect();
-        sections.listen.tls = Some(TlsPlan { listen, certificate, key });
+        sections.listen.tls = Some(TlsPlan { listen, certificate, key, client_ca });
         sections.places.extend(placed);
     }
 }

@@ -172,7 +172,7 @@ impl Listeners {
             self.sockets.dns.insert(address, (udp, stream));
         }
         // Certificates are renewed in place; every reload shows the present one.
-        bound.identity.iter().for_each(|identity| self.certificate.set(identity));
+        bound.identity.iter().for_each(|identity| identity.show(&self.certificate));
         for (address, mut listener) in bound.sockets.tls {
             result = result.and(tls::start(&mut listener, &self.certificate, &self.streams));
             self.sockets.tls.insert(address, listener);

@@ -28,6 +28,7 @@ mod denial;
 mod signed;
 mod windows;
 
+use crate::acl::Secured;
 use crate::metrics::{Counted, Transport};
 use crate::publish::{Published, Served, State, Unknown};
 use crate::select::Named;
@@ -72,6 +73,8 @@ pub struct Asked<'a> {
     pub rotation: u32,
     /// When it came, by the clock of rate limits.
     pub now: u64,
+    /// The connection that it came over, if that is TLS.
+    pub secured: Option<&'a dyn Secured>,
 }
 
 /// Answers one request of a client that nothing is known of into `out`, which must hold 512 octets for datagrams and
@@ -87,7 +90,7 @@ pub fn answer(
 ) -> Option<Response> {
     let mut read = Request::default();
     let limit = read.read(message).then(|| read.limit(datagram))?;
-    let asked = Asked { message, peer: Ipv4Addr::UNSPECIFIED.into(), datagram, rotation, now: 0 };
+    let asked = Asked { message, peer: Ipv4Addr::UNSPECIFIED.into(), datagram, rotation, now: 0, secured: None };
     Some(answer_request(published, &read, None, limit, &asked, out))
 }
 

@@ -105,6 +105,9 @@ pub fn advise_on_transfer(refusal: Refusal) -> &'static str {
         Refusal::NotReady | Refusal::Expired => "aggregator status says for each zone why it is not served",
         Refusal::Busy => "nothing: it comes again; if it lasts, let that secondary transfer fewer zones at once",
         Refusal::Tls => "let that secondary speak TLS 1.3 and offer the protocol \"dot\" (ALPN), or transfer over TCP",
+        Refusal::Channel => {
+            "let that secondary transfer over TLS, and show a certificate that client_ca of [server] tls has signed"
+        }
     }
 }
 

@@ -272,7 +272,7 @@ impl Responder {
         limit: usize,
         out: &mut [u8],
     ) -> Dispatched {
-        let client = Client { address: asked.peer, key, datagram: asked.datagram };
+        let client = Client { address: asked.peer, key, datagram: asked.datagram, secured: asked.secured };
         let incremental = request.question.as_ref().is_some_and(|question| question.rtype == rtype::IXFR);
         let nsid = published.identity.nsid();
         let asked_kind = if incremental { Kind::Ixfr } else { Kind::Axfr };

@@ -22,7 +22,7 @@
 //! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that
 //! lives for one burst.
 
-use crate::acl::Prefix;
+use crate::acl::{Prefix, Secured};
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::rate_limit::{self, Mode};
@@ -33,7 +33,6 @@ use crate::serve::respond::{Asked, Dispatched, Outbound, Responder};
 use crate::serve::udp::DRAIN;
 use crate::tap::{Exchange, Tap};
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -49,7 +48,7 @@ pub mod secure;
 mod send;
 mod xfr_slots;
 
-use secure::Security;
+use secure::{Security, Shown};
 use send::{UNSENT_BYTES, send};
 use wire::message::Question;
 use xfr_slots::XfrSlots;
@@ -166,10 +165,10 @@ impl Drop for Admission {
     }
 }
 
-/// Starts accepting DNS over TCP, or over TLS if there are settings for it. Open connections end soon after the
+/// Starts accepting DNS over TCP, or over TLS if there is something to show. Open connections end soon after the
 /// listener.
-pub fn start(listener: &mut Listener, context: &Arc<StreamContext>, tls: Option<ServerConfig>) -> io::Result<()> {
-    let (context, security) = (context.clone(), tls.map(Security::new));
+pub fn start(listener: &mut Listener, context: &Arc<StreamContext>, shown: Option<Arc<Shown>>) -> io::Result<()> {
+    let (context, security) = (context.clone(), shown.map(Security));
     let what = if security.is_some() { "a TLS connection" } else { "a TCP connection" };
     listener.start(what, move |stream, peer, stop| match context.is_within_rate(peer.ip()) {
         true => {
@@ -191,7 +190,7 @@ async fn serve(stream: TcpStream, admission: Admission, security: Option<Securit
     // A kernel that has no such bound only reports later what a client has taken.
     let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     let mut stream = admission.place.connection.measure(stream);
-    let plain = Conversation { admission: &admission, transport: Transport::Tcp, has_transfers: true };
+    let plain = Conversation { admission: &admission, transport: Transport::Tcp, has_transfers: true, secured: None };
     let served = async {
         match security {
             None => plain.run(&mut stream, stop).await,
@@ -213,6 +212,8 @@ struct Conversation<'a> {
     transport: Transport,
     /// True if transfers may be sent over the connection.
     has_transfers: bool,
+    /// What TLS shows of the client.
+    secured: Option<&'a dyn Secured>,
 }
 
 impl Conversation<'_> {
@@ -275,7 +276,7 @@ impl Conversation<'_> {
         {
             scratch.resize(usize::from(u16::MAX), 0);
             let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
-            let asked = Asked { message, peer: *peer, datagram: false, rotation, now: 0 };
+            let asked = Asked { message, peer: *peer, datagram: false, rotation, now: 0, secured: self.secured };
             let published = context.publisher.load();
             let mut answered = 0;
             match context.responder.respond(&published, asked, &mut scratch) {

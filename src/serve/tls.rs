@@ -1,23 +1,27 @@
 //! DNS over TLS (RFC 7858): certificates, and how listeners show them.
 //!
-//! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream
-//! code, with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
+//! The settings of TLS are those that hickory-server gives its own listeners, and where clients are asked for a
+//! certificate, the same with that; connections are served by the stream code, with all that holds over TCP: limits,
+//! signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
 //!
-//! Invariant: the certificate can change under open connections.
+//! Invariant: certificates and authorities can change under open connections. A client that shows no certificate is
+//! served all the same; one that shows a wrong one is told so and not served.
 //!
-//! Cost: reading the files; a lock-free load of the certificate for each handshake.
+//! Cost: reading the files; a lock-free load of the settings for each handshake.
 
 use crate::serve::TlsPlan;
 use crate::serve::listener::Listener;
-use crate::serve::stream::secure::PROTOCOL;
+pub use crate::serve::stream::secure::Shown;
+use crate::serve::stream::secure::{PROTOCOL, Settings};
 use crate::serve::stream::{self, StreamContext};
-use arc_swap::ArcSwapOption;
 use hickory_server::server::default_tls_server_config;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,11 +41,13 @@ pub enum TlsError {
     Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("certificate {} or private key {} cannot be used: {error}", certificate.display(), key.display())]
     Unusable { certificate: PathBuf, key: PathBuf, error: rustls::Error },
+    #[error("client_ca {} cannot be used: {error}; write the path of a PEM file with certificates of authorities", path.display())]
+    Authorities { path: PathBuf, error: String },
 }
 
-/// A certificate chain with its key.
+/// A certificate chain with its key, and the authorities of clients.
 #[derive(Clone, Debug)]
-pub struct TlsIdentity(Arc<CertifiedKey>);
+pub struct TlsIdentity(Arc<Settings>);
 
 impl TlsIdentity {
     /// Reads the files of a plan.
@@ -56,8 +62,42 @@ impl TlsIdentity {
             rustls::Error::InconsistentKeys(_) => TlsError::Mismatch { certificate, key: key_path },
             error => TlsError::Unusable { certificate, key: key_path, error },
         })?;
-        Ok(TlsIdentity(Arc::new(identity)))
+        let shown = Arc::new(SingleCertAndKey::from(identity));
+        let unusable = |error: String| TlsError::Unusable {
+            certificate: plan.certificate.clone(),
+            key: plan.key.clone(),
+            error: rustls::Error::General(error),
+        };
+        let clients = plan.client_ca.as_deref().map(load_authorities).transpose()?;
+        let config = match &clients {
+            None => default_tls_server_config(PROTOCOL, shown).map_err(|error| unusable(error.to_string()))?,
+            Some(clients) => {
+                let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+                let builder =
+                    builder.with_safe_default_protocol_versions().map_err(|error| unusable(error.to_string()))?;
+                let mut config = builder.with_client_cert_verifier(clients.clone()).with_cert_resolver(shown);
+                config.alpn_protocols = vec![PROTOCOL.to_vec()];
+                config
+            }
+        };
+        Ok(TlsIdentity(Arc::new(Settings { config: Arc::new(config), clients })))
     }
+
+    /// Shows it to new connections.
+    pub fn show(&self, shown: &Shown) {
+        shown.set(&self.0);
+    }
+}
+
+/// Reads the authorities that sign certificates of clients, which need not show any.
+fn load_authorities(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let failed = |error: String| TlsError::Authorities { path: path.to_path_buf(), error };
+    let mut roots = RootCertStore::empty();
+    for certificate in load_chain(path)? {
+        roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()));
+    builder.allow_unauthenticated().build().map_err(|error| failed(error.to_string()))
 }
 
 /// Reads all certificates of a file.
@@ -67,24 +107,7 @@ fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if chain.is_empty() { Err(TlsError::NoCertificate(path.to_path_buf())) } else { Ok(chain) }
 }
 
-/// The certificate that listeners show, whatever name the client asks for; none before the first.
-#[derive(Debug, Default)]
-pub struct Shown(ArcSwapOption<CertifiedKey>);
-
-impl Shown {
-    /// Shows another certificate to new connections.
-    pub fn set(&self, identity: &TlsIdentity) {
-        self.0.store(Some(identity.0.clone()));
-    }
-}
-
-impl ResolvesServerCert for Shown {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.load_full()
-    }
-}
-
 /// Starts accepting DNS over TLS.
 pub fn start(listener: &mut Listener, shown: &Arc<Shown>, context: &Arc<StreamContext>) -> io::Result<()> {
-    stream::start(listener, context, Some(default_tls_server_config(PROTOCOL, shown.clone())?))
+    stream::start(listener, context, Some(shown.clone()))
 }

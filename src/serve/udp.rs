@@ -196,7 +196,7 @@ impl Worker {
             for (index, place) in places.into_iter().enumerate().take(received) {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |message, peer, out| {
-                    let asked = Asked { message, peer, datagram: true, rotation, now };
+                    let asked = Asked { message, peer, datagram: true, rotation, now, secured: None };
                     let request = prefetch.request_mut(index);
                     let rtype = request.question.as_ref().map(|question| question.rtype);
                     let respond = |place| self.responder.respond_to(published, request, place, asked, out);

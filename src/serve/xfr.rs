@@ -19,6 +19,7 @@
 //!
 //! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
 
+use crate::acl::{Permission, Secured};
 use crate::publish::{Published, Served, State};
 use crate::zone::{Delta, OpenDelta, Record, Soa, Zone};
 use std::net::IpAddr;
@@ -79,6 +80,8 @@ pub enum Refusal {
     Busy,
     #[error("over TLS zones are sent with TLS 1.3 and the protocol \"dot\" only")]
     Tls,
+    #[error("it may transfer the zone over TLS only, and with the certificate that its rule names, if any")]
+    Channel,
 }
 
 impl Refusal {
@@ -98,8 +101,8 @@ impl Refusal {
             Refusal::Expired => (rcode::SERVFAIL, Some(ExtendedError::InvalidData)),
             // As BIND answers when its quota of transfers is used up; secondaries try again.
             Refusal::Busy => (rcode::SERVFAIL, None),
-            // RFC 9103 sections 7.1 and 7.2.
-            Refusal::Tls => (rcode::REFUSED, Some(ExtendedError::Prohibited)),
+            // RFC 9103 sections 7.1 and 7.2, and 9.
+            Refusal::Tls | Refusal::Channel => (rcode::REFUSED, Some(ExtendedError::Prohibited)),
         }
     }
 }
@@ -122,6 +125,8 @@ pub struct Client<'a> {
     pub key: Option<&'a Name>,
     /// True if there is no connection that a transfer could be sent over.
     pub datagram: bool,
+    /// The connection, if it is TLS.
+    pub secured: Option<&'a dyn Secured>,
 }
 
 /// Returns true if a request is one that [`decide`] decides.
@@ -142,8 +147,10 @@ pub fn decide(published: &Published, request: &Request, message: &[u8], client: 
     let Some(served) = served else { return Verdict::Refuse(Refusal::NotAuthoritative, None) };
     let refuse = |refusal| Verdict::Refuse(refusal, Some(served.origin.clone()));
     let incremental = question.rtype == rtype::IXFR;
-    if !served.outgoing.access.allows(client.address, client.key) {
-        return refuse(Refusal::Prohibited);
+    match served.outgoing.access.permits(client.address, client.key, client.secured) {
+        Permission::Granted => {}
+        Permission::Elsewhere => return refuse(Refusal::Channel),
+        Permission::Denied => return refuse(Refusal::Prohibited),
     }
     let theirs = if incremental { read_soa(message, lower.as_wire()) } else { None };
     if incremental && theirs.is_none() {

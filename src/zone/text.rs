@@ -4,7 +4,11 @@
 //! space and so belong to the name before, `$ORIGIN` and `$TTL`. It includes no other files. It tells every fault with
 //! its place and goes on reading behind it.
 //!
-//! Cost: O(text). RFC 1035 section 5, RFC 2308 section 4 (`$TTL`).
+//! Parts: `service` SVCB and HTTPS records.
+//!
+//! Cost: O(text). RFC 1035 section 5, RFC 2308 section 4 (`$TTL`), RFC 9460.
+
+mod service;
 
 use hickory_proto::serialize::txt::parse_ttl;
 use wire::name::{Name, NameBuf, NameError};
@@ -196,8 +200,13 @@ impl TextReader {
             return Err(fault(word.at, format!("{} is no type of records", TypeName(rtype))));
         }
         let at = |index: usize| data.get(index).unwrap_or(word).at;
-        let rdata = parse_rdata(rtype, data, |raw| self.name(raw));
-        let rdata = rdata.map_err(|(index, error)| fault(at(index), error.to_string()))?;
+        let is_generic = data.first().is_some_and(|first| first.raw == "\\#");
+        let rdata = if service::TYPES.contains(&rtype) && !is_generic {
+            service::parse(data, |raw| self.name(raw)).map_err(|(index, error)| fault(at(index), error))?
+        } else {
+            let rdata = parse_rdata(rtype, data, |raw| self.name(raw));
+            rdata.map_err(|(index, error)| fault(at(index), error.to_string()))?
+        };
         Ok(Some(TextRecord { owner, rtype, ttl, rdata, at: first.at }))
     }
 
@@ -283,6 +292,30 @@ mod tests {
     }
 
     #[test]
+    fn services_are_read_with_their_parameters_in_any_order() {
+        let (records, faults) = read(concat!(
+            "_dns.ns1 SVCB 1 ns1 port=8853 alpn=dot\n",
+            "_dns.ns2 SVCB 2 ns2.other. alpn=\"dot,h2\" key7=\"/q{?dns}\"\n",
+            "www HTTPS 0 ns1\n",
+            "old SVCB \\# 3 000100\n",
+        ));
+        assert_eq!(faults, Vec::<String>::new());
+        let hexadecimal = |octets: &[u8]| octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
+        let generic = |octets: &[u8]| format!("\\# {} {}", octets.len(), hexadecimal(octets));
+        let target = b"\x03ns1\x01z\x07example\0";
+        let first = [b"\0\x01", &target[..], b"\0\x01\0\x04\x03dot\0\x03\0\x02\x22\x95"].concat();
+        let parameters = b"\0\x01\0\x07\x03dot\x02h2\0\x07\0\x08/q{?dns}";
+        let second = [b"\0\x02\x03ns2\x05other\0", &parameters[..]].concat();
+        let expected = [
+            format!("_dns.ns1.z.example. 30 SVCB {}", generic(&first)),
+            format!("_dns.ns2.z.example. 30 SVCB {}", generic(&second)),
+            format!("www.z.example. 30 HTTPS {}", generic(&[b"\0\0", &target[..]].concat())),
+            "old.z.example. 30 SVCB \\# 3 000100".to_owned(),
+        ];
+        assert_eq!(records, expected);
+    }
+
+    #[test]
     fn each_fault_has_its_place_and_reading_goes_on() {
         for (text, expected) in [
             (" A 192.0.2.1", "1: a line that begins with a space belongs to the name before, and there is none"),
@@ -301,6 +334,13 @@ mod tests {
             ("a TXT ( x", "6: parenthesis that is not closed"),
             ("a TXT ((x", "7: parenthesis within parentheses"),
             ("a TXT x)", "7: parenthesis that was not opened"),
+            ("a SVCB 1", "2: priority and target are missing"),
+            ("a SVCB x ns1", "7: \"x\" is no priority"),
+            ("a SVCB 1 a..b", "9: \"a..b\" is no domain name"),
+            ("a SVCB 1 ns1 wonder=1", "13: the parameters cannot be read"),
+            ("a SVCB 1 ns1 port=1 port=2", "13: the parameters cannot be read"),
+            ("a SVCB 0 ns1 port=1", "13: an alias (priority 0) has no parameters"),
+            ("a SVCB 1 ns1 \"port\"", "13: \"port\" is no parameter"),
             ("$INCLUDE /etc/passwd", "0: directive that is not known here"),
             ("$TTL x", "5: \"x\" is no TTL"),
             ("$ORIGIN a..b", "8: \"a..b\" is no domain name (empty label)"),

@@ -85,8 +85,12 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
     }
     let key = plan.transfer_key.as_ref().map(|key| format!(" key \"{}\"", key.name)).unwrap_or_default();
     if let Some((name, ca)) = &plan.tls {
-        let ca = ca.display();
-        writeln!(text, "tls above {{ ca-file \"{ca}\"; remote-hostname \"{name}\"; }};").expect("string");
+        let (ca, own) = (ca.display(), plan.certificate.as_ref());
+        let own = own.map(|(certificate, key)| {
+            format!(" cert-file \"{}\"; key-file \"{}\";", certificate.display(), key.display())
+        });
+        let own = own.unwrap_or_default();
+        writeln!(text, "tls above {{ ca-file \"{ca}\"; remote-hostname \"{name}\";{own} }};").expect("string");
     }
     let tls = plan.tls.as_ref().map(|_| " tls above").unwrap_or_default();
     let primaries = plan.primaries().map(|primary| format!(" {} port {}{key}{tls};", primary.ip(), primary.port()));

@@ -88,6 +88,10 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
     let mut tls = "";
     if let Some((name, _)) = &plan.tls {
         writeln!(text, "tls-auth:\n name: above\n auth-domain-name: \"{name}\"").expect("string");
+        if let Some((certificate, key)) = &plan.certificate {
+            let (certificate, key) = (certificate.display(), key.display());
+            writeln!(text, " client-cert: \"{certificate}\"\n client-key: \"{key}\"").expect("string");
+        }
         tls = " above";
     }
     for key in plan.keys() {

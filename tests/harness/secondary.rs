@@ -45,6 +45,8 @@ pub struct SecondaryPlan {
     pub catalog: Option<Dname>,
     /// Name and authority of the primary's certificate, if it is asked over TLS.
     pub tls: Option<(String, PathBuf)>,
+    /// Its own certificate and key, which it shows over TLS.
+    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl SecondaryPlan {
@@ -59,6 +61,7 @@ impl SecondaryPlan {
             zones,
             catalog: None,
             tls: None,
+            certificate: None,
         }
     }
 
@@ -78,6 +81,12 @@ impl SecondaryPlan {
     /// Returns the plan with transfers over TLS.
     pub fn with_tls(mut self, name: &str, ca: &Path) -> SecondaryPlan {
         self.tls = Some((name.to_string(), ca.to_path_buf()));
+        self
+    }
+
+    /// Returns the plan with a certificate of the secondary's own.
+    pub fn with_certificate(mut self, certificate: &Path, key: &Path) -> SecondaryPlan {
+        self.certificate = Some((certificate.to_path_buf(), key.to_path_buf()));
         self
     }
 

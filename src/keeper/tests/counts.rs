@@ -62,7 +62,7 @@ impl Steered {
             let mut request = Request::default();
             assert!(request.read(&message));
             let peer: IpAddr = client.parse().unwrap();
-            let asked = Asked { message: &message, peer, datagram: true, rotation: 0, now: 0 };
+            let asked = Asked { message: &message, peer, datagram: true, rotation: 0, now: 0, secured: None };
             let response = answer_request(&published, &request, None, 512, &asked, &mut [0; 512]);
             assert_eq!(response.rcode, 0);
         }

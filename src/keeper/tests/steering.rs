@@ -199,7 +199,7 @@ impl World {
         message.extend_from_slice(&[&qtype.to_be_bytes()[..], &[0, 1]].concat());
         let request = Request::parse(&message).unwrap();
         let peer: IpAddr = client.parse().unwrap();
-        let asked = Asked { message: &message, peer, datagram, rotation: turn, now: 0 };
+        let asked = Asked { message: &message, peer, datagram, rotation: turn, now: 0, secured: None };
         let mut out = vec![0; 65_535];
         let published = self.bench.publisher.load();
         let response = answer_request(&published, &request, None, request.limit(datagram), &asked, &mut out);

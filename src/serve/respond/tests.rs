@@ -24,7 +24,7 @@ fn published() -> Published {
     let served = |origin: &str, key: Option<&str>| {
         let text: String = (0..40).map(|n| format!("big 30 TXT text-{n}\nn{n} 30 A 192.0.2.{n}\n")).collect();
         let zone = Arc::new(zone(origin, &format!("@ 30 SOA 7\nwww 30 A 192.0.2.1\n{text}")));
-        let rules = vec![Rule { prefix: None, key: key.map(|key| Name::parse(key).unwrap()) }];
+        let rules = vec![Rule { prefix: None, key: key.map(|key| Name::parse(key).unwrap()), channel: None }];
         let outgoing = Arc::new(Outgoing { access: Access { rules }, ixfr: true });
         Arc::new(Served { outgoing, ..Served::new(zone.origin.clone(), State::Ok, Some(zone)) })
     };
@@ -37,7 +37,7 @@ fn published() -> Published {
 fn responder() -> (Arc<Responder>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
     let (reception, _) = Reception::new(metrics.clone());
-    let rules = vec![Rule { prefix: None, key: Some(Name::parse("k").unwrap()) }];
+    let rules = vec![Rule { prefix: None, key: Some(Name::parse("k").unwrap()), channel: None }];
     let (mut announcers, zone) = (Announcers::default(), Name::parse("closed").unwrap());
     announcers.add(&zone, &zone, Access { rules });
     reception.set_announcers(announcers);
@@ -72,7 +72,7 @@ fn signed(message: &[u8], key: &Arc<Key>, now: u64) -> (Vec<u8>, Chain) {
 
 fn respond(responder: &Responder, published: &Published, message: &[u8], datagram: bool) -> (Dispatched, Vec<u8>) {
     let mut out = vec![0; if datagram { 1232 } else { 65_535 }];
-    let asked = Asked { message, peer: "192.0.2.1".parse().unwrap(), datagram, rotation: 0, now: 0 };
+    let asked = Asked { message, peer: "192.0.2.1".parse().unwrap(), datagram, rotation: 0, now: 0, secured: None };
     let outcome = responder.respond(published, asked, &mut out);
     if let Dispatched::Response(response) = &outcome {
         out.truncate(response.length);
@@ -230,7 +230,10 @@ fn a_refusal_for_want_of_turns_fits_a_small_buffer() {
     let origin = long(&"z".repeat(62));
     let key = Arc::new(Key::new(Name::parse(&long("k")).unwrap(), Algorithm::Sha512, b"secret".to_vec()));
     let content = Arc::new(zone(&format!("{origin}."), "@ 30 SOA 7"));
-    let outgoing = Arc::new(Outgoing { access: Access { rules: vec![Rule { prefix: None, key: None }] }, ixfr: true });
+    let outgoing = Arc::new(Outgoing {
+        access: Access { rules: vec![Rule { prefix: None, key: None, channel: None }] },
+        ixfr: true,
+    });
     let served = Served { outgoing, ..Served::new(content.origin.clone(), State::Ok, Some(content)) };
     let mut published = Published::new(Identity::default(), [Arc::new(served)], 1);
     published.keys = Arc::new([(key.name.clone(), key.clone())].into());
@@ -296,7 +299,7 @@ fn a_primary_is_told_the_serial_of_its_member_or_that_there_is_none() {
     responder.reception.set_announcers(announcers);
     let told = |peer: &str, message: &[u8]| {
         let mut out = vec![0; 1232];
-        let asked = Asked { message, peer: peer.parse().unwrap(), datagram: true, rotation: 0, now: 0 };
+        let asked = Asked { message, peer: peer.parse().unwrap(), datagram: true, rotation: 0, now: 0, secured: None };
         let Dispatched::Response(response) = responder.respond(&published, asked, &mut out) else { panic!("{peer}") };
         // The serial stands in front of the four other numbers.
         let serial = (out[7] == 1).then(|| u32::from_be_bytes(out[response.length - 20..][..4].try_into().unwrap()));

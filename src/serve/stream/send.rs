@@ -120,7 +120,7 @@ pub(super) async fn send(
     mut outbound: Outbound,
     conversation: Conversation<'_>,
 ) -> bool {
-    let Conversation { admission: Admission { context, peer, place, .. }, transport, has_transfers } = conversation;
+    let Conversation { admission: Admission { context, peer, place, .. }, transport, has_transfers, .. } = conversation;
     let connection = &place.connection;
     let zone = outbound.transfer.zone.origin.to_string();
     let kind = outbound.transfer.kind;

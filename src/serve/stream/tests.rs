@@ -38,7 +38,10 @@ fn huge() -> Zone {
 }
 
 fn published(zones: Vec<Zone>) -> Published {
-    let outgoing = Arc::new(Outgoing { access: Access { rules: vec![Rule { prefix: None, key: None }] }, ixfr: true });
+    let outgoing = Arc::new(Outgoing {
+        access: Access { rules: vec![Rule { prefix: None, key: None, channel: None }] },
+        ixfr: true,
+    });
     let served = |zone: Zone| {
         let served = Served::new(zone.origin.clone(), State::Ok, Some(Arc::new(zone)));
         Arc::new(Served { outgoing: outgoing.clone(), ..served })

@@ -13,7 +13,7 @@ use wire::name::NameBuf;
 
 /// A zone that anyone may transfer.
 fn served(zone: Zone, history: History) -> Served {
-    let access = Access { rules: vec![Rule { prefix: None, key: None }] };
+    let access = Access { rules: vec![Rule { prefix: None, key: None, channel: None }] };
     let outgoing = Arc::new(Outgoing { access, ixfr: true });
     Served { history, outgoing, ..Served::new(zone.origin.clone(), State::Ok, Some(Arc::new(zone))) }
 }
@@ -36,7 +36,7 @@ fn request(name: &str, rtype: u16, soas: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn judge(published: &Published, message: &[u8], datagram: bool) -> Verdict {
-    let client = Client { address: "192.0.2.1".parse().unwrap(), key: None, datagram };
+    let client = Client { address: "192.0.2.1".parse().unwrap(), key: None, datagram, secured: None };
     decide(published, &Request::parse(message).unwrap(), message, &client)
 }
 

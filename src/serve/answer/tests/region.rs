@@ -143,7 +143,14 @@ impl Ask {
             with_opt(question(&self.owner, self.qtype), self.payload, 0, &options.collect::<Vec<_>>().concat());
         let request = Request::parse(&message).unwrap();
         let limit = request.limit(self.datagram);
-        let asked = Asked { message: &message, peer: self.peer, datagram: self.datagram, rotation: self.turn, now: 0 };
+        let asked = Asked {
+            message: &message,
+            peer: self.peer,
+            datagram: self.datagram,
+            rotation: self.turn,
+            now: 0,
+            secured: None,
+        };
         let mut out = vec![0; 65_535];
         let Response { length, rcode, truncated } = answer_request(published, &request, None, limit, &asked, &mut out);
         assert!(length <= limit, "{self:?}: {length} octets");

@@ -26,7 +26,8 @@ fn ask_with_subnet(
     peer: &str,
 ) -> (u16, Vec<Vec<u8>>, Option<Vec<u8>>) {
     let message = question_with_subnet(owner, data);
-    let asked = Asked { message: &message, peer: peer.parse().unwrap(), datagram: true, rotation: 7, now: 0 };
+    let asked =
+        Asked { message: &message, peer: peer.parse().unwrap(), datagram: true, rotation: 7, now: 0, secured: None };
     let request = Request::parse(&message).unwrap();
     let mut out = [0; 1232];
     let response = answer_request(published, &request, None, request.limit(true), &asked, &mut out);

@@ -194,7 +194,14 @@ fn a_server_cookie_can_be_asked_for_without_a_question() {
 fn an_idle_second_fills_the_bucket_again() {
     let (responder, published) = (responder().0, limited(Mode::On));
     let message = question("open", rtype::SOA);
-    let asked = |now| Asked { message: &message, peer: "192.0.2.1".parse().unwrap(), datagram: true, rotation: 0, now };
+    let asked = |now| Asked {
+        message: &message,
+        peer: "192.0.2.1".parse().unwrap(),
+        datagram: true,
+        rotation: 0,
+        now,
+        secured: None,
+    };
     let full = |now| {
         let is_full =
             |_: &u32| matches!(responder.respond(&published, asked(now), &mut [0; 1232]), Dispatched::Response(_));

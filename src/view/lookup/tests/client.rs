@@ -196,7 +196,7 @@ fn clients_get_what_they_are_told() {
         let message = question(&name("web.w.x"), kind);
         let (mut request, mut out) = (Request::default(), vec![0; 65_535]);
         assert!(request.read(&message));
-        let asked = Asked { message: &message, peer, datagram: false, rotation: number.into(), now: 0 };
+        let asked = Asked { message: &message, peer, datagram: false, rotation: number.into(), now: 0, secured: None };
         answer_request(&view.published, &request, None, 65_535, &asked, &mut out);
         assert_eq!(usize::from(u16::from_be_bytes([out[6], out[7]])), told, "{peer}: {set:?}");
     }
