@@ -7,6 +7,7 @@
 //!
 //! Cost: a scrape is O(series + threads), beside what the keeper's gauges take.
 
+mod answers;
 mod by_zone;
 mod peers;
 mod process;
@@ -14,6 +15,7 @@ mod queries;
 mod sizes;
 mod transfers;
 
+pub use answers::AnswerTimes;
 pub use by_zone::{OWN_ZONES, REST, ZoneCounters, ZoneFaults, ZoneValues};
 pub use peers::{Peer, PeerCounts, Peers};
 pub use queries::{CLASSES, Counted, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
@@ -109,6 +111,9 @@ families! {
     query_types: IntCounterVec::new("query_types_total", &["type"]);
     /// Sizes of responses, those over TCP and TLS without their length in front.
     response_sizes: SizeHistogram::with_opts("response_size_bytes");
+    /// How long queries over UDP waited for their responses from the moment at which the server took them, in one batch of 256. A
+    /// batch is what waits at once, and leaves together.
+    udp_answer_times: AnswerTimes::with_opts("udp_answer_seconds");
     /// Responses sent with the TC bit.
     truncated: IntCounter::with_opts("truncated_total");
     /// Messages that got no response, by reason.
@@ -410,6 +415,7 @@ trait Series: Collector {
 
 impl Series for Histogram {}
 impl Series for SizeHistogram {}
+impl Series for AnswerTimes {}
 impl<P: Atomic + 'static> Series for GenericCounter<P> {}
 impl<P: Atomic + 'static> Series for GenericGauge<P> {}
 

@@ -2,7 +2,7 @@
 //!
 //! A message is believed as far as it comes from one of the zone's primaries, or from an address or with a key that is
 //! configured beside them; all it can do is make the zone's task ask the primary for its serial, now instead of later.
-//! That task coalesces what comes while it is busy (RFC 1996 section 4.4) and keeps a pause of `hold_down` between polls,
+//! That task coalesces what comes while it is busy (RFC 1996 section 4.4) and begins polls no closer together than `hold_down`,
 //! so a flood costs a primary no more than ten polls a second for each zone by default, and never more than a hundred. The reply echoes the question: CNS ignores one without
 //! (`docs/cns.md` 18), and counts a secondary that fails to reply five times as one that wants no more (26 there).
 //!

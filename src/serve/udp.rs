@@ -14,7 +14,7 @@
 
 mod batch;
 
-use crate::metrics::{Metrics, QueryCounters, Transport};
+use crate::metrics::{AnswerTimes, Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::rate_limit;
 use crate::serve::prefetch::Prefetch;
@@ -35,6 +35,8 @@ use std::time::{Duration, Instant, SystemTime};
 const POLL: Duration = Duration::from_millis(200);
 /// Time for which a listener that is taken away answers what is waiting: several times what a full kernel buffer takes.
 pub const DRAIN: Duration = Duration::from_millis(500);
+/// Of so many batches one is timed: a power of two.
+const TIMED: u32 = 256;
 /// Kernel buffers that hold a burst of some ten thousand requests while the threads are busy.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
@@ -113,6 +115,7 @@ impl UdpListener {
                 publisher: publisher.clone(),
                 responder: responder.clone(),
                 counters: metrics.query_counters(),
+                times: metrics.udp_answer_times.clone(),
             };
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
             self.threads.push(thread.spawn(move || worker.run_always())?);
@@ -151,6 +154,7 @@ struct Worker {
     publisher: Arc<Publisher>,
     responder: Arc<Responder>,
     counters: Arc<QueryCounters>,
+    times: AnswerTimes,
 }
 
 impl Worker {
@@ -167,7 +171,7 @@ impl Worker {
         let (mut batch, mut prefetch) = (Batch::new(self.address.ip().is_unspecified()), Prefetch::default());
         let pointer: &ArcSwap<_> = self.publisher.pointer();
         let mut cache = Cache::new(pointer);
-        let mut rotation = 0u32;
+        let (mut rotation, mut batches) = (0u32, 0u32);
         loop {
             let leave_by = self.leave_by.get();
             if leave_by.is_some_and(|at| *at <= Instant::now()) {
@@ -188,6 +192,8 @@ impl Worker {
                     continue;
                 }
             };
+            let started = batches.is_multiple_of(TIMED).then(Instant::now);
+            batches = batches.wrapping_add(1);
             let published = cache.load();
             let tapped = published.tap.as_ref().map(|tap| (tap, SystemTime::now()));
             let now = rate_limit::clock();
@@ -217,6 +223,9 @@ impl Worker {
                 });
             }
             batch.send(&self.socket, received);
+            if let Some(started) = started {
+                self.times.observe(started.elapsed());
+            }
             if let Some((tap, at)) = tapped {
                 self.give_copies(tap, at, &batch, received);
             }

@@ -6,11 +6,12 @@
 //! would cost a poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary
 //! that is back says so by it, and must not wait until a back-off of a minute is over.
 //!
-//! Invariant: from the end of one refresh to the next passes a pause at least, unless only the timer called for the one
-//! before: a request that comes then is alone so far. The pause is `hold_down`, within [`PAUSES`], and a refresh ends
-//! when what it brought is published. So a zone follows announced changes as often as publications may come, at most
-//! a hundred times a second, and ten times by default; polls that bring nothing are no more. After a failure the pause
-//! is [`timers::LEAST_PAUSE`] at least.
+//! Invariant: from the beginning of one refresh to that of the next passes a pause at least, unless only the timer called
+//! for the one before: a request that comes then is alone so far. The pause is `hold_down`, within [`PAUSES`]. So a zone
+//! follows announced changes as often as publications may come, at most a hundred times a second, and ten times by
+//! default; polls that bring nothing are no more. A refresh ends when what it brought is published, and where others'
+//! publications held that up for as long as a pause, the next begins at once: a change is seen within two pauses and its transfer,
+//! however many zones change. After a failure the pause is [`timers::LEAST_PAUSE`] at least, from its end on.
 //!
 //! Cost: O(1).
 
@@ -54,13 +55,14 @@ impl Pace {
         Pace { asked: now, announced: now, timer: now }
     }
 
-    /// After a refresh: whether it was asked for, with `hold_down`, how it ended, and when the timer calls for the next.
-    pub fn after(asked: Option<Duration>, end: End, delay: Duration, now: Instant) -> Pace {
+    /// After a refresh: whether it was asked for, with `hold_down`, when it began and how it has ended, and when the timer
+    /// calls for the next.
+    pub fn after(asked: Option<Duration>, (began, end): (Instant, End), delay: Duration, now: Instant) -> Pace {
         let timer = now + delay;
         let pause = asked.map(|hold_down| hold_down.clamp(*PAUSES.start(), *PAUSES.end()));
         let asked = match end {
             End::Failed => now + timers::LEAST_PAUSE,
-            End::Well | End::Open => now + pause.unwrap_or_default(),
+            End::Well | End::Open => now.max(began + pause.unwrap_or_default()),
         };
         let announced = match end {
             End::Well => asked,
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn announcements_act_at_once_while_all_is_well() {
         let (now, delay) = (Instant::now(), Duration::from_secs(30));
-        let after = |asked: bool, end| Pace::after(asked.then_some(Duration::from_secs(1)), end, delay, now);
+        let after = |asked: bool, end| Pace::after(asked.then_some(Duration::from_secs(1)), (now, end), delay, now);
         let begin = |asked, end, waiting| after(asked, end).begin(waiting) - now;
         let (none, pause) = (Duration::ZERO, timers::LEAST_PAUSE);
         let announced = Some(WakeKind::Announced);
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!(begin(true, End::Well, announced), pause, "in a flood");
         assert_eq!(begin(false, End::Open, announced), delay);
         assert_eq!(begin(false, End::Failed, announced), FAILED_PAUSE);
-        let soon = Pace::after(None, End::Failed, FAILED_PAUSE / 2, now);
+        let soon = Pace::after(None, (now, End::Failed), FAILED_PAUSE / 2, now);
         assert_eq!(soon.begin(announced) - now, FAILED_PAUSE / 2, "never later than the timer");
         for kind in [WakeKind::Refresh, WakeKind::Audit, WakeKind::Retransfer { accept: false }] {
             assert_eq!(begin(false, End::Well, Some(kind)), none);
@@ -120,7 +122,7 @@ mod tests {
     fn announced_changes_are_followed_as_often_as_publications_may_come() {
         let (now, delay) = (Instant::now(), Duration::from_secs(30));
         let pause = |hold_down: u64, end: End| {
-            let pace = Pace::after(Some(Duration::from_millis(hold_down)), end, delay, now);
+            let pace = Pace::after(Some(Duration::from_millis(hold_down)), (now, end), delay, now);
             (pace.begin(Some(WakeKind::Announced)) - now).as_millis()
         };
         assert_eq!(
@@ -128,7 +130,19 @@ mod tests {
             [10, 10, 20, 99, 100, 100, 100]
         );
         assert_eq!(pause(10, End::Failed), FAILED_PAUSE.as_millis());
-        let failed = Pace::after(Some(Duration::ZERO), End::Failed, delay, now);
+        let failed = Pace::after(Some(Duration::ZERO), (now, End::Failed), delay, now);
         assert_eq!(failed.begin(Some(WakeKind::Refresh)) - now, timers::LEAST_PAUSE);
+    }
+
+    #[test]
+    fn what_waited_to_be_published_has_had_its_pause() {
+        let (now, delay, hold_down) = (Instant::now(), Duration::from_secs(30), Duration::from_millis(100));
+        let pause = |took: u64, end: End| {
+            let began = now - Duration::from_millis(took);
+            let pace = Pace::after(Some(hold_down), (began, end), delay, now);
+            (pace.begin(Some(WakeKind::Announced)) - now).as_millis()
+        };
+        assert_eq!([0, 3, 99, 100, 5_000].map(|took| pause(took, End::Well)), [100, 97, 1, 0, 0]);
+        assert_eq!(pause(5_000, End::Failed), FAILED_PAUSE.as_millis());
     }
 }

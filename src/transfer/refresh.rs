@@ -169,7 +169,7 @@ impl Task {
             self.accounts.note_in_doubt(self.recourse.records());
         }
         while let Some((kind, mut call)) = self.wait(&mut pace).await {
-            let asked = call.kind.is_some();
+            let (asked, began) = (call.kind.is_some(), Instant::now());
             self.asked = asked;
             self.since = self.since.or(call.since);
             let is_announced = self.since.is_some();
@@ -217,7 +217,7 @@ impl Task {
             let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
             let delay = if end == End::Well { self.ears.hasten(self.good, soa.as_ref(), delay, now) } else { delay };
             let delay = timers::in_step(now, delay);
-            pace = Pace::after(asked.then(|| self.turns.hold_down()), end, delay, now);
+            pace = Pace::after(asked.then(|| self.turns.hold_down()), (began, end), delay, now);
             self.note_end_of_refresh(delay);
             let is_current = matches!(result, Ok(Refreshed::Current(_)));
             call.answer(&describe(&result));
