@@ -334,7 +334,7 @@ mod tests {
             ("a TXT ( x", "6: parenthesis that is not closed"),
             ("a TXT ((x", "7: parenthesis within parentheses"),
             ("a TXT x)", "7: parenthesis that was not opened"),
-            ("a SVCB 1", "2: priority and target are missing"),
+            ("a SVCB 1", "7: priority and target are missing"),
             ("a SVCB x ns1", "7: \"x\" is no priority"),
             ("a SVCB 1 a..b", "9: \"a..b\" is no domain name"),
             ("a SVCB 1 ns1 wonder=1", "13: the parameters cannot be read"),
