@@ -72,7 +72,8 @@ struct Primary {
 
 /// Runs each rate, and prints a table of each; false if an answer was wrong or a change is missing.
 pub fn measure(options: &Options) -> bool {
-    options.rates.iter().fold(true, |is_sound, rate| measure_rate(options, *rate) && is_sound)
+    let failed = options.rates.iter().filter(|rate| !measure_rate(options, **rate));
+    failed.count() == 0
 }
 
 /// Runs one rate.

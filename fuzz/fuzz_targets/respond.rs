@@ -30,7 +30,7 @@ static PUBLISHED: LazyLock<Published> = LazyLock::new(|| {
     let mut history = History::default();
     let touched = (0..40).map(|number| Name::parse(&format!("n{number}.z")).expect("a name"));
     history.push(Arc::new(Delta::between(&old, &new, touched)), &HistoryLimits::default());
-    let access = Access { rules: vec![Rule { prefix: None, key: None }] };
+    let access = Access { rules: vec![Rule { prefix: None, key: None, channel: None }] };
     let open = Served {
         history,
         outgoing: Arc::new(Outgoing { access, ixfr: true }),
@@ -89,7 +89,7 @@ fuzz_target!(|data: &[u8]| {
         sign_request(&mut message, &KEY, NOW);
     }
     let mut out = vec![0; if datagram { 1232 } else { 65_535 }];
-    let asked = Asked { message: &message, peer: [192, 0, 2, 1].into(), datagram, rotation: 0, now: 0 };
+    let asked = Asked { message: &message, peer: [192, 0, 2, 1].into(), datagram, rotation: 0, now: 0, secured: None };
     match RESPONDER.respond(&PUBLISHED, asked, &mut out) {
         Dispatched::Nothing => {}
         Dispatched::Response(response) | Dispatched::Limited(response, _) => {
