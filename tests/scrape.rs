@@ -162,6 +162,10 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
     }
     client.ask_tcp(&Query::new(&Dname::parse("www.region.test"), rtype::A)).expect("an answer");
     client.transfer(&Dname::parse("region.test")).expect("a transfer");
+    // The client keeps its connection; that of the transfer would be displaced, too, if the server had not seen its end.
+    wait_until("the transfer's connection has ended", Duration::from_secs(20), || {
+        daemon.metrics().contains("aggregator_tcp_connections 1\n").then_some(())
+    });
     let _more = [(); 3].map(|()| TcpStream::connect(daemon.address()).expect("connect"));
     let tls_port = tls.port().to_string();
     let answer = run("kdig", &["@127.0.0.1", "-p", &tls_port, "+tls", "+short", "www.region.test", "A"]);
