@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
-    &["accept", "acl", "budget", "budget/*", "client", "client/*", "log", "log/*", "security", "security/*"],
+    &["accept", "acl", "acl/*", "budget", "budget/*", "client", "client/*", "log", "log/*", "security", "security/*"],
     &["zone", "zone/*"],
     &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*", "tap", "tap/*"],
     &[
@@ -59,6 +59,7 @@ const LAYERS: [&[&str]; 15] = [
         "serve/stream/*",
         "serve/tls",
         "serve/http",
+        "serve/http/*",
         "control",
         "schedule",
         "systemd",

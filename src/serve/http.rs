@@ -14,13 +14,16 @@
 //!
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
 
+mod gzip;
+
 use crate::metrics::Metrics;
 use crate::publish::{Published, State};
 use crate::serve::listener::Listener;
 use crate::serve::places::{Class, Measured, Place, Places, Room};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
@@ -311,11 +314,27 @@ fn host_of(uri: &Uri, version: Version, fields: &HeaderMap) -> Result<Option<Str
 
 /// Answers a request and counts the answer as progress.
 async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Progress>) -> Response<Sent> {
-    let response = answer(request, context).await;
+    let accepts_gzip = gzip::is_accepted(request.headers());
+    let response = shorten(answer(request, context).await, accepts_gzip).await;
     progress.streams.store(matches!(response.body(), Sending::Stream { .. }), Ordering::Relaxed);
     // The answer itself is progress.
     progress.pieces.fetch_add(1, Ordering::Relaxed);
     response.map(|content| Sent { content, progress })
+}
+
+/// Compresses a response that is worth it, if its client takes that; caches learn that there are both.
+async fn shorten(mut response: Response<Sending>, accepts_gzip: bool) -> Response<Sending> {
+    let Sending::Whole(body) = response.body() else { return response };
+    if body.len() < gzip::LEAST {
+        return response;
+    }
+    let body = body.clone();
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if accepts_gzip && let Ok(short) = gzip::compress(body).await {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        *response.body_mut() = Sending::Whole(short);
+    }
+    response
 }
 
 /// Reads the body of a request to its end; an error if there is too much of it, or none any more.
