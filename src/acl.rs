@@ -1,9 +1,13 @@
-//! Access rules: address prefixes, TSIG keys and connections that are allowed.
+//! Access rules: address prefixes, hosts, TSIG keys and connections that are allowed.
 //!
 //! An [`Access`] is a list of rules; a client is allowed when any rule is met in all its parts. Without rules nobody is
 //! allowed. Addresses mapped from IPv4 into IPv6 count as the IPv4 address that they stand for.
 //!
 //! Cost: O(rules) for each question, and a look at a certificate for each rule that names one and is met otherwise.
+
+mod host;
+
+pub use host::Host;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -129,6 +133,8 @@ pub struct Rule {
     pub key: Option<Name>,
     /// What the connection must be; none for any, and for datagrams.
     pub channel: Option<Channel>,
+    /// The host that it must come from.
+    pub host: Option<Host>,
 }
 
 /// Kind of connection that a rule demands.
@@ -172,6 +178,7 @@ impl Access {
         let met = self.rules.iter().filter(|rule| {
             rule.prefix.is_none_or(|prefix| prefix.contains(address))
                 && rule.key.as_ref().is_none_or(|needed| key == Some(needed))
+                && rule.host.as_ref().is_none_or(|host| host.is_at(address))
         });
         let permissions = met.map(|rule| match (&rule.channel, secured) {
             (None, _) | (Some(Channel::Tls), Some(_)) => Permission::Granted,
@@ -241,9 +248,9 @@ mod tests {
         let key = |text: &str| Some(Name::parse(text).unwrap());
         let access = Access {
             rules: vec![
-                Rule { prefix: Some(prefix("192.0.2.0/24")), key: key("k.example"), channel: None },
-                Rule { prefix: Some(prefix("198.51.100.1")), key: None, channel: None },
-                Rule { prefix: None, key: key("other.example"), channel: None },
+                Rule { prefix: Some(prefix("192.0.2.0/24")), key: key("k.example"), channel: None, host: None },
+                Rule { prefix: Some(prefix("198.51.100.1")), key: None, channel: None, host: None },
+                Rule { prefix: None, key: key("other.example"), channel: None, host: None },
             ],
         };
         let allows = |address: &str, name: Option<Name>| access.allows(address.parse().unwrap(), name.as_ref());
@@ -253,6 +260,21 @@ mod tests {
         assert!(allows("198.51.100.1", None));
         assert!(allows("203.0.113.1", key("other.example")));
         assert!(!Access::default().allows("127.0.0.1".parse().unwrap(), None));
+    }
+
+    #[test]
+    fn a_host_is_allowed_from_the_addresses_that_are_known_of_it() {
+        let host = Host::new(Name::parse("ns1.example").unwrap());
+        let rule = Rule { prefix: None, key: None, channel: None, host: Some(host.clone()) };
+        let access = Access { rules: vec![rule] };
+        let allows = |address: &str| access.allows(address.parse().unwrap(), None);
+        assert!(!allows("192.0.2.1"), "nothing is known of it");
+        host.set(&["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()]);
+        assert!(allows("192.0.2.1") && allows("::ffff:192.0.2.1") && allows("2001:db8::1") && !allows("192.0.2.2"));
+        host.set(&["192.0.2.2".parse().unwrap()]);
+        assert!(!allows("192.0.2.1") && allows("192.0.2.2"));
+        let signed = Rule { key: Name::parse("k.example").ok(), ..access.rules[0].clone() };
+        assert!(!Access { rules: vec![signed] }.allows("192.0.2.2".parse().unwrap(), None), "all parts must be met");
     }
 
     /// A client with one name.
@@ -266,7 +288,8 @@ mod tests {
 
     #[test]
     fn a_rule_may_demand_a_connection() {
-        let rule = |text: &str, channel| Rule { prefix: Some(prefix(text)), key: None, channel: Some(channel) };
+        let rule =
+            |text: &str, channel| Rule { prefix: Some(prefix(text)), key: None, channel: Some(channel), host: None };
         let named = |text: &str, name: &str| rule(text, Channel::Named(name.to_owned()));
         let rules = vec![
             rule("192.0.2.0/24", Channel::Tls),

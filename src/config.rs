@@ -3,7 +3,7 @@
 //! A file goes through three steps: `tree` turns either format into values with positions, to which `include` puts those of
 //! further files and variables of the environment; `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries` and `peer_tls`, `united`, `trees`, `inventories` with `api`, and `static_zones`, `catalogs` with `listed`, `clients`,
+//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries` and `peer_tls`, `united`, `trees`, `inventories` with `api` and `imported`, and `static_zones`, `catalogs` with `listed`, `clients`,
 //! `regions` with `zone_pattern` and `member_rules`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods`, `security` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
@@ -27,6 +27,7 @@ pub mod catalogs;
 mod clients;
 mod drains;
 mod floods;
+mod imported;
 mod instances;
 mod inventories;
 mod json;
@@ -70,7 +71,7 @@ pub use server::default_socket;
 pub use settings::error::{ConfigError, ConfigErrors};
 pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
-use crate::acl::Prefix;
+use crate::acl::{Host, Prefix};
 use crate::catalog::CatalogPlan;
 use crate::clients::Clients;
 use crate::merge::{AnswersPlan, Drain, RegionPlan};
@@ -281,6 +282,14 @@ impl Config {
         zones.chain(trees).chain(self.inventories.iter().flat_map(InventoryPlan::zones)).chain(own)
     }
 
+    /// The hosts that access rules know by name, also those of zones that are not in the file.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        let members = self.catalogs.iter().flat_map(CatalogSource::members).map(|member| &member.out.outgoing);
+        let automatic = self.automatic_ways.values().map(|way| &way.outgoing);
+        let all = self.outgoing.values().chain(automatic).chain(members);
+        all.flat_map(|outgoing| &outgoing.access.rules).filter_map(|rule| rule.host.as_ref())
+    }
+
     /// Returns true if a zone has secondaries: servers that may transfer it, or are told of its changes.
     pub fn has_secondaries(&self, zone: &Name) -> bool {
         secondaries::has_secondaries(&self.outgoing, &self.targets, zone)
@@ -313,6 +322,7 @@ impl Config {
         let mut reader = Reader::new(source, errors);
         wrong.into_iter().for_each(|at| reader.tell_no_more(at));
         templates::apply(&mut reader, &mut tree);
+        imported::apply(&mut reader, &mut tree);
         let Some(root) = schema::ROOT.read(&mut reader, &tree, "", &mut ()) else {
             return Err(reader.finish().expect_err("a root that is no table was reported"));
         };

@@ -20,6 +20,7 @@ mod disk;
 mod drain;
 mod forecast;
 mod heard;
+mod hosts;
 mod listeners;
 mod orders;
 mod plan;
@@ -58,6 +59,7 @@ use audit::start_schedule;
 use catalogs::{Watch, tell};
 use descriptors::Descriptors;
 use disk::DiskWork;
+use hosts::Lookups;
 use listeners::Listeners;
 use plan::{announcers, publish_plan};
 use probe::Probe;
@@ -101,6 +103,8 @@ pub struct Daemon {
     catalogs: Watch,
     disk: DiskWork,
     probe: Probe,
+    /// Look-ups of hosts that access rules name.
+    hosts: Lookups,
 }
 
 /// Longest time that the end of the process waits for threads that wait for something else, such as this machine's
@@ -266,6 +270,8 @@ impl Daemon {
             sources.replace(&config, &keeper, &publisher, &metrics, &roots);
             heard_later.tell(&keeper, publisher.clone(), sources.clone());
             probe.follow(&config, Some(resolvers));
+            let mut hosts = Lookups::default();
+            hosts.follow(&config);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
             let addresses = log::list(&addresses);
             tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, %addresses, "started");
@@ -273,7 +279,20 @@ impl Daemon {
             let ways = Ways { view, keeper, listeners, roots, notify, commands: sender, loading, turn };
             let (reloads, mut catalogs) = (Reloads::default(), Watch::new(publisher, automatic));
             catalogs.note(&config);
-            Ok(Daemon { ways, schedule, control, commands, log, manager, hangup, reloads, catalogs, disk, probe })
+            Ok(Daemon {
+                ways,
+                schedule,
+                control,
+                commands,
+                log,
+                manager,
+                hangup,
+                reloads,
+                catalogs,
+                disk,
+                probe,
+                hosts,
+            })
         };
         let launched: Result<Daemon, RunError> = launch.await;
         match &launched {

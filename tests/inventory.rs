@@ -6,6 +6,8 @@ mod automatic;
 #[path = "inventory/builders.rs"]
 mod builders;
 mod harness;
+#[path = "inventory/imported.rs"]
+mod imported;
 #[path = "inventory/rest.rs"]
 mod rest;
 #[path = "inventory/site.rs"]

@@ -30,7 +30,7 @@ static PUBLISHED: LazyLock<Published> = LazyLock::new(|| {
     let mut history = History::default();
     let touched = (0..40).map(|number| Name::parse(&format!("n{number}.z")).expect("a name"));
     history.push(Arc::new(Delta::between(&old, &new, touched)), &HistoryLimits::default());
-    let access = Access { rules: vec![Rule { prefix: None, key: None, channel: None }] };
+    let access = Access { rules: vec![Rule { prefix: None, key: None, channel: None, host: None }] };
     let open = Served {
         history,
         outgoing: Arc::new(Outgoing { access, ixfr: true }),

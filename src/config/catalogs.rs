@@ -73,6 +73,11 @@ pub struct MemberWay {
 }
 
 impl CatalogSource {
+    /// The ways of its zones: that of most, and those of groups.
+    pub fn members(&self) -> impl Iterator<Item = &MemberWay> {
+        std::iter::once(&self.member).chain(self.groups.iter().map(|(_, member)| member))
+    }
+
     /// Returns true if the catalog may list a zone.
     pub fn may_list(&self, zone: &Name) -> bool {
         self.patterns.is_empty() || self.patterns.iter().any(|pattern| matches(pattern, zone))

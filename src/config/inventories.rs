@@ -10,6 +10,7 @@
 use crate::acl::Prefix;
 use crate::config::apex::{Apex, apex, blank_soa, expire, read_ns};
 use crate::config::api::{ApiPlan, Token, read_api, read_tokens};
+use crate::config::imported::imported;
 use crate::config::names::{Declared, SELF, is_marked};
 use crate::config::primaries::ZONE;
 use crate::config::regions::{default_damping, read_damping};
@@ -113,6 +114,7 @@ const DOCUMENT_RULES: &[Key<InventoryDraft>] = &[
 
 /// Keys of every inventory: the rules by which zones are made of it.
 const RULES: &[Key<InventoryDraft>] = &[
+    imported(),
     key("use_login", "true", "whether names have an account's login beside its UUID")
         .takes(Kind::Flag(|draft, choice| draft.rules.use_login = choice)),
     key("use_alias", "true", "whether names have an instance's alias beside its UUID")

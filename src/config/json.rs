@@ -375,7 +375,10 @@ fn describe_ways_out(outgoing: Option<&Outgoing>, targets: &[Server]) -> Value {
             Some(Channel::Tls) => json!(true),
             Some(Channel::Named(name)) => json!(name),
         };
-        let rules = rules.map(|rule| json!({ "prefix": prefix(rule), "key": rule.key, "tls": channel(rule) }));
+        let rules = rules.map(|rule| {
+            let host = rule.host.as_ref().map(|host| &host.name);
+            json!({ "prefix": prefix(rule), "host": host, "key": rule.key, "tls": channel(rule) })
+        });
         (rules.collect::<Vec<_>>(), outgoing.ixfr)
     });
     let (rules, ixfr) = outgoing.unwrap_or_default();

@@ -406,14 +406,19 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
 
 /// Describes the clients that an access rule allows.
 fn describe_rule(rule: &Rule) -> String {
-    let prefix = rule.prefix.map_or_else(|| "anyone".to_owned(), |prefix| prefix.to_string());
+    let prefix = rule.prefix.map(|prefix| prefix.to_string());
+    let host = rule.host.as_ref().map(|host| format!("host {}", host.name));
+    let who = match (prefix, host) {
+        (Some(prefix), Some(host)) => format!("{host} in {prefix}"),
+        (prefix, host) => host.or(prefix).unwrap_or_else(|| "anyone".to_owned()),
+    };
     let key = rule.key.as_ref().map(|key| format!(" with key {key}")).unwrap_or_default();
     let channel = match &rule.channel {
         None => String::new(),
         Some(Channel::Tls) => " over TLS".to_owned(),
         Some(Channel::Named(name)) => format!(" over TLS as {name}"),
     };
-    format!("{prefix}{key}{channel}")
+    format!("{who}{key}{channel}")
 }
 
 /// The bounds of all three timers.

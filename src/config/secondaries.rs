@@ -8,7 +8,7 @@
 //!
 //! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9103 (transfers over TLS), 9432 (catalog zones).
 
-use crate::acl::{Access, Channel, Prefix, PrefixError, Rule, network_of};
+use crate::acl::{Access, Channel, Host, Prefix, PrefixError, Rule, network_of};
 use crate::catalog::CatalogPlan;
 use crate::client::Server;
 use crate::config::answers::Answers;
@@ -72,6 +72,8 @@ pub static RULE: Table<()> = Table {
     help: "Who may transfer; all parts that are written must be met",
     keys: &[&[
         key("prefix", "", "addresses that may transfer").bound("address prefix"),
+        key("host", "", "a host that may transfer, by name; its addresses are looked up at the start and each hour")
+            .bound("host name"),
         key("key", "", "TSIG key that requests must be signed with").bound("name of a key"),
         key(
             "tls",
@@ -267,10 +269,15 @@ impl<'k> Secondaries<'k> {
             Value::Table(_) => {
                 let fields = RULE.read(reader, node, &format!("\"{key}\" of {place}"), &mut ())?;
                 let prefix = fields.read(reader, "prefix", |r, key, node| read_prefix(r, key, node, OR_KEY));
+                let host = fields.read(reader, "host", |r, key, node| r.name(key, node));
                 let signed = fields.read(reader, "key", |r, key, node| self.keys.verifying(r, key, node));
                 let channel = fields.read(reader, "tls", |r, key, node| self.read_channel(r, place, key, node));
-                if fields.lacks("prefix") && fields.lacks("key") && !matches!(channel, Some(Some(Channel::Named(_)))) {
-                    let advice = "write prefix = \"192.0.2.0/24\", key = \"NAME\", tls = \"NAME\", or several of them";
+                if fields.lacks("prefix")
+                    && fields.lacks("host")
+                    && fields.lacks("key")
+                    && !matches!(channel, Some(Some(Channel::Named(_))))
+                {
+                    let advice = "write prefix = \"192.0.2.0/24\", host = \"NAME\", key = \"NAME\", tls = \"NAME\", or several of them";
                     if fields.lacks("tls") {
                         reader.error(node.at, format!("an entry of \"{key}\" of {place} is empty; {advice}"));
                     } else if channel.is_some() {
@@ -281,16 +288,22 @@ impl<'k> Secondaries<'k> {
                 }
                 // A part that has a mistake must not be left out as if it were not wanted.
                 if (fields.entry("prefix").is_some() && prefix.is_none())
+                    || (fields.entry("host").is_some() && host.is_none())
                     || (fields.entry("key").is_some() && signed.is_none())
                     || (fields.entry("tls").is_some() && channel.is_none())
                 {
                     return None;
                 }
-                Rule { prefix, key: signed.map(|key| key.name.clone()), channel: channel.flatten() }
+                Rule {
+                    prefix,
+                    key: signed.map(|key| key.name.clone()),
+                    channel: channel.flatten(),
+                    host: host.map(Host::new),
+                }
             }
-            _ => Rule { prefix: Some(read_prefix(reader, key, node, OR_KEY)?), key: None, channel: None },
+            _ => Rule { prefix: Some(read_prefix(reader, key, node, OR_KEY)?), key: None, channel: None, host: None },
         };
-        let is_open = rule.key.is_none() && !matches!(rule.channel, Some(Channel::Named(_)));
+        let is_open = rule.key.is_none() && rule.host.is_none() && !matches!(rule.channel, Some(Channel::Named(_)));
         if is_open && rule.prefix.is_some_and(|prefix| Prefix::EVERYTHING.contains(&prefix)) {
             let prefix = rule.prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
             let message =

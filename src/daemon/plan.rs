@@ -24,10 +24,10 @@ use tokio::sync::oneshot;
 /// Returns the servers that may announce changes of each zone: its primaries, and those that the configuration adds.
 pub fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
-        let host = |address: IpAddr| Rule { prefix: Some(Prefix::host(address)), key: None, channel: None };
+        let host = |address: IpAddr| Rule { prefix: Some(Prefix::host(address)), key: None, channel: None, host: None };
         let primaries = plan.primaries.iter().map(|primary| match &primary.key {
             // Who signs with a primary's key speaks for it, from wherever; its address alone says nothing then.
-            Some(key) => Rule { prefix: None, key: Some(key.name.clone()), channel: None },
+            Some(key) => Rule { prefix: None, key: Some(key.name.clone()), channel: None, host: None },
             None => host(primary.address.ip()),
         });
         Access { rules: primaries.chain(plan.notify_from.iter().copied().map(host)).collect() }

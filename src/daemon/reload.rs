@@ -188,6 +188,7 @@ impl Daemon {
     fn adopt(&mut self, reloaded: Reloaded) -> Result<ReloadChanges, String> {
         let Reloaded { config, changes, schedule, control, resolvers, mut problem } = reloaded;
         self.probe.follow(&config, resolvers);
+        self.hosts.follow(&config);
         tell(&config, &self.ways.view.config.load(), &self.ways.view.metrics);
         if let Some(schedule) = schedule {
             self.schedule = schedule;

@@ -178,7 +178,7 @@ mod tests {
     use wire::name::NameBuf;
 
     fn primary(address: IpAddr) -> Access {
-        Access { rules: vec![Rule { prefix: Some(Prefix::host(address)), key: None, channel: None }] }
+        Access { rules: vec![Rule { prefix: Some(Prefix::host(address)), key: None, channel: None, host: None }] }
     }
 
     fn announcers(zone: Name, access: Access) -> Announcers {
@@ -223,7 +223,7 @@ mod tests {
     fn a_key_can_stand_for_an_address() {
         let (reception, _zones) = Reception::new(Arc::new(Metrics::new()));
         let (key, other) = (Name::parse("k.example").unwrap(), Name::parse("o.example").unwrap());
-        let access = Access { rules: vec![Rule { prefix: None, key: Some(key.clone()), channel: None }] };
+        let access = Access { rules: vec![Rule { prefix: None, key: Some(key.clone()), channel: None, host: None }] };
         reception.set_announcers(announcers(Name::parse("z.example").unwrap(), access));
         let message = notify("z.example", rtype::SOA);
         let request = Request::parse(&message).unwrap();

@@ -99,6 +99,7 @@ const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECURE: &str = "[zones]\n\"a.example\" = { primaries = \"192.0.2.1\", tls = { ca = \"ca.pem\" } }\n";
 const SHOWN: &str = "[zones]\n\"a.example\" = { primaries = [{ address = \"192.0.2.1\", tls = { ca = \"ca.pem\", \
     certificate = \"cert.pem\", key = \"key.pem\" } }] }\n";
+const IMPORTED: &str = "[inventories.a]\nfile = \"a.json\"\ncns = \"cns.json\"\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
 
 #[test]
@@ -118,7 +119,7 @@ fn disk_text() -> String {
     let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
     let three =
         "0123456789abcdef0123456789abcdef\n00000000000000000000000000000000\n00000000000000000000000000000000\n";
-    let cases: [OnDisk; 45] = [
+    let cases: [OnDisk; 47] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("an included file that is not UTF-8", &[("more", "a\u{ff}", 0o644)], "include = \"more\"\n[zones]\n"),
@@ -150,6 +151,12 @@ fn disk_text() -> String {
             &[("more", "[zones]\n\"a.example\" = \"192.0.2.1\"\n", 0o644)],
             "include = [\"more\", \"./more\"]\n",
         ),
+        (
+            "a configuration of CNS with mistakes",
+            &[("cns.json", "{\n\"my_name\": 1,\n\"forward_zones\": {\"a..b\": {}}}", 0o644)],
+            IMPORTED,
+        ),
+        ("no configuration of CNS", &[], IMPORTED),
         ("no files of TLS", &[], tls),
         ("no secret", &[], KEY),
         ("a secret that strangers can read", &[("k.key", SECRET, 0o644)], KEY),

@@ -24,7 +24,8 @@ fn published() -> Published {
     let served = |origin: &str, key: Option<&str>| {
         let text: String = (0..40).map(|n| format!("big 30 TXT text-{n}\nn{n} 30 A 192.0.2.{n}\n")).collect();
         let zone = Arc::new(zone(origin, &format!("@ 30 SOA 7\nwww 30 A 192.0.2.1\n{text}")));
-        let rules = vec![Rule { prefix: None, key: key.map(|key| Name::parse(key).unwrap()), channel: None }];
+        let rules =
+            vec![Rule { prefix: None, key: key.map(|key| Name::parse(key).unwrap()), channel: None, host: None }];
         let outgoing = Arc::new(Outgoing { access: Access { rules }, ixfr: true });
         Arc::new(Served { outgoing, ..Served::new(zone.origin.clone(), State::Ok, Some(zone)) })
     };
@@ -37,7 +38,7 @@ fn published() -> Published {
 fn responder() -> (Arc<Responder>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
     let (reception, _) = Reception::new(metrics.clone());
-    let rules = vec![Rule { prefix: None, key: Some(Name::parse("k").unwrap()), channel: None }];
+    let rules = vec![Rule { prefix: None, key: Some(Name::parse("k").unwrap()), channel: None, host: None }];
     let (mut announcers, zone) = (Announcers::default(), Name::parse("closed").unwrap());
     announcers.add(&zone, &zone, Access { rules });
     reception.set_announcers(announcers);
@@ -231,7 +232,7 @@ fn a_refusal_for_want_of_turns_fits_a_small_buffer() {
     let key = Arc::new(Key::new(Name::parse(&long("k")).unwrap(), Algorithm::Sha512, b"secret".to_vec()));
     let content = Arc::new(zone(&format!("{origin}."), "@ 30 SOA 7"));
     let outgoing = Arc::new(Outgoing {
-        access: Access { rules: vec![Rule { prefix: None, key: None, channel: None }] },
+        access: Access { rules: vec![Rule { prefix: None, key: None, channel: None, host: None }] },
         ixfr: true,
     });
     let served = Served { outgoing, ..Served::new(content.origin.clone(), State::Ok, Some(content)) };

@@ -39,7 +39,7 @@ fn huge() -> Zone {
 
 fn published(zones: Vec<Zone>) -> Published {
     let outgoing = Arc::new(Outgoing {
-        access: Access { rules: vec![Rule { prefix: None, key: None, channel: None }] },
+        access: Access { rules: vec![Rule { prefix: None, key: None, channel: None, host: None }] },
         ixfr: true,
     });
     let served = |zone: Zone| {

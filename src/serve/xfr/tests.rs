@@ -13,7 +13,7 @@ use wire::name::NameBuf;
 
 /// A zone that anyone may transfer.
 fn served(zone: Zone, history: History) -> Served {
-    let access = Access { rules: vec![Rule { prefix: None, key: None, channel: None }] };
+    let access = Access { rules: vec![Rule { prefix: None, key: None, channel: None, host: None }] };
     let outgoing = Arc::new(Outgoing { access, ixfr: true });
     Served { history, outgoing, ..Served::new(zone.origin.clone(), State::Ok, Some(Arc::new(zone))) }
 }

@@ -105,7 +105,12 @@ pub fn allowed_peers(view: &Handle, plan: &InventoryPlan) -> BTreeSet<AllowedPee
     let rules = plan.zones().filter_map(|zone| config.outgoing.get(zone)).flat_map(|outgoing| &outgoing.access.rules);
     let describe = |rule: &Rule| {
         let key = rule.key.as_ref().map(plain);
-        let prefixes = rule.prefix.map_or(Prefix::EVERYTHING.to_vec(), |prefix| vec![prefix]);
+        let within = |address: &IpAddr| rule.prefix.is_none_or(|prefix| prefix.contains(*address));
+        let prefixes = match (&rule.host, rule.prefix) {
+            (Some(host), _) => host.addresses().iter().copied().filter(within).map(Prefix::host).collect(),
+            (None, Some(prefix)) => vec![prefix],
+            (None, None) => Prefix::EVERYTHING.to_vec(),
+        };
         prefixes.into_iter().map(move |prefix| AllowedPeer {
             address: prefix.address(),
             mask: prefix.length(),

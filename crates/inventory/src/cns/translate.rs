@@ -1,7 +1,7 @@
 //! A configuration of Triton's CNS as sections of our own configuration file.
 //!
-//! Invariant: what the text cannot say is in it as a comment: peers whose addresses CNS looks up, and name servers of the reverse
-//! zones, which are those of the first zone here.
+//! Invariant: what the text cannot say is in it as a comment: name servers of the reverse zones, which are those of the first zone
+//! here.
 //!
 //! Cost: O(zones × peers).
 
@@ -45,14 +45,13 @@ impl Cns {
         if let Some(hostmaster) = &self.hostmaster {
             add(text, &format!("rname = {}", quoted(&bare(hostmaster))));
         }
-        let prefixes: Vec<String> = self.allow_transfer.iter().map(|prefix| quoted(&written(*prefix))).collect();
-        // What CNS allows where nothing is said.
-        let prefixes = if prefixes.is_empty() { vec![quoted("127.0.0.1")] } else { prefixes };
-        let of_peers = match servers.peers.is_empty() {
-            true => String::new(),
-            false => format!("  # and the addresses of {}", names(&servers.peers)),
-        };
-        add(text, &format!("allow_transfer = [{}]{of_peers}", prefixes.join(", ")));
+        let mut rules: Vec<String> = self.allow_transfer.iter().map(|prefix| quoted(&written(*prefix))).collect();
+        if rules.is_empty() {
+            // What CNS allows where nothing is said.
+            rules.push(quoted("127.0.0.1"));
+        }
+        rules.extend(servers.peers.iter().map(|peer| format!("{{ host = {} }}", quoted(&bare(peer)))));
+        add(text, &format!("allow_transfer = [{}]", rules.join(", ")));
     }
 }
 
@@ -124,7 +123,7 @@ networks = [\"*\"]
 ns = [\"ns1.example.com\", \"ns2.example.com\"]
 mname = \"ns1.example.com\"
 rname = \"hostmaster.example.com\"
-allow_transfer = [\"10.0.0.0/8\", \"2001:db8::1\"]  # and the addresses of \"ns1.example.com\", \"ns2.example.com\"
+allow_transfer = [\"10.0.0.0/8\", \"2001:db8::1\", { host = \"ns1.example.com\" }, { host = \"ns2.example.com\" }]
 
 [zones.\"a.example.com\"]
 inventory = \"dc1\"
