@@ -38,6 +38,15 @@ fn it_draws_until_somebody_has_seen_enough() {
     terminal.wait_for("\x1b[32mok");
     // The second picture has the second place of the chart.
     terminal.wait_for("▁▁");
+    // Help, a filter, and the details of a zone.
+    terminal.press("?");
+    terminal.wait_for("fold the members of a region");
+    terminal.press("x/two\r");
+    terminal.wait_for("names with /two");
+    terminal.press("j\r");
+    terminal.wait_for("PRIMARY");
+    terminal.wait_for("Esc: back");
+    terminal.press("\x1b");
     terminal.press("q");
     assert!(terminal.end().success());
     terminal.wait_for("\x1b[?1049l");
@@ -46,9 +55,10 @@ fn it_draws_until_somebody_has_seen_enough() {
     let mut terminal = Terminal::start(&["top"], daemon.configuration(), (60, 7), &[("NO_COLOR", "1")]);
     terminal.wait_for("region.test");
     assert!(!terminal.shown().contains("two.test") && !terminal.shown().contains("\x1b[32m"), "{:?}", terminal.shown());
-    terminal.press("jj");
     terminal.press("j");
-    terminal.wait_for("one.test");
+    terminal.wait_for("›   one.test");
+    terminal.press("jj");
+    terminal.wait_for("›   two.test");
     daemon.stop();
     terminal.wait_for("no server is running");
     terminal.press("\x03");

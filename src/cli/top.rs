@@ -1,23 +1,28 @@
 //! `aggregator top`: the regions, zones and queries on a terminal, drawn anew each second until `q` is pressed.
 //!
 //! It asks the running server for its status, as `aggregator status --json` does. Where there is no terminal, it prints
-//! one picture and ends.
+//! one picture and ends. Keys choose what is shown (`keys`); they are followed at once, from the status that is there.
 //!
 //! Invariants: no line is wider than the terminal, no picture higher; the terminal is as it was when this ends.
 //!
-//! Cost: one request a second, O(zones).
+//! Cost: one request a second, O(zones), and O(zones) for a key.
+
+mod detail;
+mod keys;
+mod rows;
 
 use super::paint::style_of;
-use super::retransfer::progress_of;
 use super::{Outcome, call, print};
 use crate::control::Request;
 use crate::terminal::{self, Keys, Stream, Style, render};
-use crate::view::text::{ago, ahead, format_seconds, or_dash};
+use crate::view::text::{format_seconds, or_dash};
+use keys::{Choice, HELP, decode};
+use rows::{COLUMNS, Kind, NUMBERS, Wanted, rows};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between pictures.
 const PACE: Duration = Duration::from_secs(1);
@@ -39,62 +44,53 @@ pub fn top(socket: &Path) -> Outcome {
     let first = call(socket, &request)?.data;
     let keys = if terminal::is_live(Stream::Output) { Keys::take() } else { None };
     let Some(keys) = keys else {
-        let picture = Picture { status: &first, history: &[], note: "" };
-        return print(&picture.draw(WIDTH, usize::MAX, 0, false).join("\n"));
+        let picture = Picture { status: &first, history: &[], note: "", choice: &Choice::default() };
+        return print(&picture.draw(WIDTH, usize::MAX, false).join("\n"));
     };
     let _screen = Screen::enter();
-    let (mut status, mut note, mut skipped) = (first, String::new(), 0);
-    let mut history = Vec::new();
+    let (mut status, mut note, mut choice) = (first, String::new(), Choice::default());
+    let mut history = vec![queries_of(&status)];
     let color = terminal::is_colored(Stream::Output);
+    let mut asked = Instant::now();
     loop {
-        history.push(status["queries"]["per_second"].as_f64().unwrap_or(0.0));
-        if history.len() > CHART {
-            history.remove(0);
-        }
-        let drawn = show(&Picture { status: &status, history: &history, note: &note }, skipped, color);
+        let picture = Picture { status: &status, history: &history, note: &note, choice: &choice };
         // The terminal has gone.
-        let Ok(most) = drawn else { return Ok(ExitCode::SUCCESS) };
-        match read_keys(&keys.wait(PACE)) {
-            Key::Quit => return Ok(ExitCode::SUCCESS),
-            Key::Move(rows) => skipped = skipped.saturating_add_signed(rows).min(most),
-            Key::Nothing => {}
+        let Ok(page) = show(&picture, color) else { return Ok(ExitCode::SUCCESS) };
+        for key in decode(&keys.wait(PACE.saturating_sub(asked.elapsed()))) {
+            let shown = rows(&status, &choice.wanted);
+            if !choice.press(key, &shown, page) {
+                return Ok(ExitCode::SUCCESS);
+            }
         }
+        if asked.elapsed() < PACE {
+            continue;
+        }
+        asked = Instant::now();
+        choice.keep(&rows(&status, &choice.wanted));
         match call(socket, &request) {
             Ok(reply) => (status, note) = (reply.data, String::new()),
             Err(failure) => note = failure.text,
         }
+        history.push(queries_of(&status));
+        if history.len() > CHART {
+            history.remove(0);
+        }
     }
 }
 
-/// Command that a key gives.
-#[derive(Debug, PartialEq, Eq)]
-enum Key {
-    Quit,
-    /// Scroll down by so many rows, or up if negative.
-    Move(isize),
-    Nothing,
+/// Queries a second of a status.
+fn queries_of(status: &Value) -> f64 {
+    status["queries"]["per_second"].as_f64().unwrap_or(0.0)
 }
 
-/// Reads the keys pressed: `q`, control and C, arrows and pages, or `j` and `k`.
-fn read_keys(pressed: &[u8]) -> Key {
-    match pressed {
-        [b'q' | b'Q' | 3, ..] => Key::Quit,
-        [b'j', ..] | b"\x1b[B" | b"\x1bOB" => Key::Move(1),
-        [b'k', ..] | b"\x1b[A" | b"\x1bOA" => Key::Move(-1),
-        b" " | b"\x1b[6~" => Key::Move(10),
-        b"\x1b[5~" => Key::Move(-10),
-        _ => Key::Nothing,
-    }
-}
-
-/// Draws a picture on the terminal; returns how many rows can be skipped at most.
-fn show(picture: &Picture<'_>, skipped: usize, color: bool) -> io::Result<usize> {
-    let (columns, rows) = terminal::size().unwrap_or((WIDTH, 24));
-    let lines = picture.draw(columns, rows, skipped, color);
+/// Draws a picture on the terminal; returns how many rows a page has.
+fn show(picture: &Picture<'_>, color: bool) -> io::Result<usize> {
+    let (columns, height) = terminal::size().unwrap_or((WIDTH, 24));
+    let lines = picture.draw(columns, height, color);
     // From the first place on (CUP); each line to its end (EL), and what is below (ED).
     let lines: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
     print_raw(&format!("\x1b[H{}\x1b[J", lines.join("\r\n")))?;
-    Ok(picture.rows().len().saturating_sub(rows.saturating_sub(picture.head(columns).len() + 1)))
+    Ok(height.saturating_sub(picture.head(columns).len() + 2).max(1))
 }
 
 /// The alternate screen, which is left when this is dropped.
@@ -127,41 +123,63 @@ fn print_raw(text: &str) -> io::Result<()> {
 /// State of the server at one moment, ready to be drawn.
 struct Picture<'a> {
     status: &'a Value,
-    /// Queries a second, oldest first.
+    /// Queries a second, oldest first; empty where the picture is printed, and not looked at.
     history: &'a [f64],
     /// Error that keeps the picture from being current; empty if it is current.
     note: &'a str,
+    choice: &'a Choice,
 }
 
-/// The columns of the table.
-const COLUMNS: [&str; 8] = ["ZONE", "STATE", "SERIAL", "LAG", "RECORDS", "REFRESHED", "EXPIRES", "REMARKS"];
-/// The ones of numbers.
-const NUMBERS: [usize; 3] = [2, 3, 4];
-
-/// Row of the table.
-type Row = [String; COLUMNS.len()];
-
 impl Picture<'_> {
-    /// The lines of a picture, from a row of the table on.
-    fn draw(&self, width: usize, height: usize, skipped: usize, color: bool) -> Vec<String> {
-        let rows = self.rows();
+    /// The lines of a picture.
+    fn draw(&self, width: usize, height: usize, color: bool) -> Vec<String> {
+        let room = height.saturating_sub(1);
+        let mut lines = if self.choice.helps {
+            help()
+        } else if let Some(wanted) = &self.choice.detail {
+            let mut lines = detail::detail(self.status, wanted);
+            // The first one says how to go back.
+            let most = lines.len().saturating_sub(room.max(2));
+            lines.drain(1..1 + self.choice.skipped.min(most));
+            lines
+        } else {
+            self.table(width, room)
+        };
+        lines.truncate(room);
+        lines.iter().map(|line| render(line, width, color)).collect()
+    }
+
+    /// Head and table, with the rows around the one that is chosen.
+    fn table(&self, width: usize, room: usize) -> Vec<Vec<(Style, String)>> {
+        let rows = rows(self.status, &self.choice.wanted);
         let mut lines = self.head(width);
         let heads = COLUMNS.map(str::to_owned);
-        let width_of = |column: usize| rows.iter().map(move |row| row[column].chars().count());
+        let width_of = |column: usize| rows.iter().map(move |row| row.cells[column].chars().count());
         let widths: Vec<usize> =
             (0..COLUMNS.len()).map(|column| width_of(column).fold(COLUMNS[column].len(), usize::max)).collect();
-        lines.push(vec![(Style::Dim, cells(&heads, &widths).concat())]);
-        for row in rows.iter().skip(skipped) {
+        let is_looked_at = !self.history.is_empty();
+        let edge = if is_looked_at { "  " } else { "" };
+        lines.push(vec![(Style::Dim, format!("{edge}{}", cells(&heads, &widths).concat()))]);
+        let (chosen, shown) = (self.choice.place(&rows), room.saturating_sub(lines.len()).max(1));
+        // The chosen row is in the middle, but for the ends.
+        let first = chosen.saturating_sub(shown / 2).min(rows.len().saturating_sub(shown));
+        for (place, row) in rows.iter().enumerate().skip(first).take(shown) {
             let mut pieces: Vec<(Style, String)> =
-                cells(row, &widths).into_iter().map(|cell| (Style::Plain, cell)).collect();
-            pieces[1].0 = style_of(&row[1]);
-            if !row[0].starts_with(' ') {
+                cells(&row.cells, &widths).into_iter().map(|cell| (Style::Plain, cell)).collect();
+            pieces[1].0 = style_of(&row.cells[1]);
+            if row.kind != Kind::Member {
                 pieces[0].0 = Style::Bold;
+            }
+            if is_looked_at {
+                let mark = if place == chosen { "› " } else { edge };
+                pieces.insert(0, (Style::Bold, mark.to_owned()));
             }
             lines.push(pieces);
         }
-        lines.truncate(height.saturating_sub(1));
-        lines.iter().map(|line| render(line, width, color)).collect()
+        if rows.is_empty() {
+            lines.push(vec![(Style::Dim, format!("{edge}nothing is as wanted"))]);
+        }
+        lines
     }
 
     /// Returns the lines above the table.
@@ -174,7 +192,7 @@ impl Picture<'_> {
         if self.note.is_empty() {
             title.push((Style::Plain, format!("  up {up}, {publications} publications")));
             // Where there is no history, there are no keys.
-            title.extend((!self.history.is_empty()).then(|| (Style::Dim, "  q ends".to_owned())));
+            title.extend((!self.history.is_empty()).then(|| (Style::Dim, "  q ends, ? tells all keys".to_owned())));
         } else {
             title.push((Style::Bad, format!("  {}", self.note)));
         }
@@ -191,64 +209,34 @@ impl Picture<'_> {
         if let Some(error) = self.status.pointer("/state/error").filter(|error| !error.is_null()) {
             lines.push(vec![(Style::Bad, format!("state folder: {}", text(error)))]);
         }
-        lines.push(Vec::new());
+        lines.push(self.chosen());
         lines
     }
 
-    /// Regions with their members, then the zones that are in none.
-    fn rows(&self) -> Vec<Row> {
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let mut zones = list(&self.status["zones"]);
-        let mut rows = Vec::new();
-        let mut members = Vec::new();
-        for region in list(&self.status["regions"]) {
-            rows.push(region_row(&region));
-            for member in list(&region["members"]) {
-                let zone = zones.iter().find(|zone| zone["zone"] == member["zone"]).unwrap_or(&Value::Null);
-                rows.push(zone_row("  ", &member["zone"], &member["state"], zone));
-                members.push(member["zone"].clone());
-            }
+    /// Says what is left out by the choice; an empty line if nothing is.
+    fn chosen(&self) -> Vec<(Style, String)> {
+        let Choice { wanted: Wanted { filter, only_problems, .. }, types, .. } = self.choice;
+        let mut line = Vec::new();
+        if *types || !filter.is_empty() {
+            let cursor = if *types { "_" } else { "" };
+            line.push((Style::Bold, format!("names with /{filter}{cursor}  ")));
         }
-        zones.retain(|zone| !members.contains(&zone["zone"]));
-        rows.extend(zones.iter().map(|zone| zone_row("", &zone["zone"], &zone["state"], zone)));
-        rows
+        if *only_problems {
+            line.push((Style::Warning, "problems only  ".to_owned()));
+        }
+        line
     }
 }
 
-/// A region as a row.
-fn region_row(region: &Value) -> Row {
-    let state = text(&region["state"]);
-    let mut remarks = Vec::new();
-    for (key, what) in [("conflict_names", "conflicts"), ("held_addresses", "addresses held"), ("drift", "drift")] {
-        if let Some(count @ 1..) = region[key].as_u64() {
-            remarks.push(format!("{count} {what}"));
-        }
-    }
-    let (name, serial, records) = (name(&region["region"]), text(&region["serial"]), text(&region["records"]));
-    let none = String::new;
-    [name, state, serial, none(), records, none(), none(), remarks.join(", ")]
-}
-
-/// A source zone as a row.
-fn zone_row(indent: &str, zone_name: &Value, state: &Value, zone: &Value) -> Row {
-    let source = &zone["source"];
-    let primaries = source["primaries"].as_array().map_or(&[][..], Vec::as_slice);
-    let failing = primaries.iter().find(|primary| primary["failures"].as_u64() > Some(0));
-    let remark = failing.map(|primary| format!("{}: {}", text(&primary["address"]), text(&primary["result"])));
-    let held = (!source["held"].is_null()).then(|| "held back".to_owned());
-    let running = (!source["running"].is_null()).then(|| progress_of(&source["running"]).describe());
-    let setback = (!source["setback"].is_null()).then(|| "all primaries are older".to_owned());
-    let error = (!source["error"].is_null()).then(|| text(&source["error"]));
-    [
-        format!("{indent}{}", name(zone_name)),
-        text(state),
-        text(&zone["serial"]),
-        lag(&zone["serial"], primaries),
-        text(&zone["records"]),
-        ago(zone["refreshed_seconds_ago"].as_u64()),
-        ahead(zone["expires_in_seconds"].as_u64()),
-        held.or(running).or(setback).or(error).or(remark).unwrap_or_default(),
-    ]
+/// The keys and what they do.
+fn help() -> Vec<Vec<(Style, String)>> {
+    let mut lines = vec![vec![(Style::Bold, "keys".to_owned())], Vec::new()];
+    let width = HELP.iter().map(|(keys, _)| keys.chars().count()).max().unwrap_or_default();
+    lines.extend(
+        HELP.iter()
+            .map(|(keys, what)| vec![(Style::Bold, format!("{keys:width$}  ")), (Style::Plain, (*what).to_owned())]),
+    );
+    lines
 }
 
 /// Returns the number of serials by which a zone is behind the newest of its primaries.
@@ -282,7 +270,7 @@ fn rate(value: &Value) -> String {
 }
 
 /// The cells of a row, as wide as their columns.
-fn cells(row: &Row, widths: &[usize]) -> Vec<String> {
+fn cells(row: &[String; COLUMNS.len()], widths: &[usize]) -> Vec<String> {
     let cell = |(column, text): (usize, &String)| {
         let width = widths[column];
         if NUMBERS.contains(&column) { format!("{text:>width$}  ") } else { format!("{text:width$}  ") }
@@ -316,6 +304,10 @@ mod tests {
         json!({
             "version": "1.2", "uptime_seconds": 65, "generation": 9, "state": { "error": null },
             "queries": { "per_second": 12.34, "rcodes": { "NOERROR": 1234.5, "SERVFAIL": 1.0 } },
+            "judgement": { "notes": [
+                { "grade": "warn", "kind": "stale", "about": "b.example.", "text": "its primary is silent" },
+                { "grade": "told", "kind": "drained", "about": "c.example.", "text": "x" },
+            ] },
             "regions": [{
                 "region": "r.example.", "state": "ok", "serial": 3, "records": 14, "conflict_names": 2, "drift": 0,
                 "held_addresses": 0,
@@ -328,38 +320,69 @@ mod tests {
     #[test]
     fn a_picture_has_regions_members_and_the_rest() {
         let status = status();
-        let picture = Picture { status: &status, history: &[0.0, 7.0], note: "" };
-        let lines = picture.draw(200, 100, 0, false);
+        let mut choice = Choice::default();
+        let picture = Picture { status: &status, history: &[0.0, 7.0], note: "", choice: &choice };
+        let lines = picture.draw(200, 100, false);
         let expected = "\
-aggregator 1.2  up 1m05s, 9 publications  q ends
+aggregator 1.2  up 1m05s, 9 publications  q ends, ? tells all keys
 12.3 queries a second  NOERROR 1234  SERVFAIL 1.0
 ▁█
 
-ZONE         STATE      SERIAL  LAG  RECORDS  REFRESHED  EXPIRES   REMARKS
-r.example    ok              3            14                       2 conflicts
-  a.example  ok              1    0        7  4s ago     in 1h01m
-  b.example  stale  4294967295    2        7  4s ago     in 1h01m  192.0.2.1:53: time out
-c.example    ok              5    0        7  4s ago     in 1h01m";
+  ZONE         STATE      SERIAL  LAG  RECORDS  REFRESHED  EXPIRES   REMARKS
+› r.example    ok              3            14                       2 conflicts
+    a.example  ok              1    0        7  4s ago     in 1h01m
+    b.example  stale  4294967295    2        7  4s ago     in 1h01m  192.0.2.1:53: time out
+  c.example    ok              5    0        7  4s ago     in 1h01m";
         assert_eq!(lines.join("\n"), expected);
-        let lines = picture.draw(20, 7, 1, true);
-        assert_eq!(lines.len(), 6);
-        assert!(lines[5].starts_with("  a.example  \x1b[32mok") && !lines[5].contains("1h01m"), "{lines:?}");
         let old = Picture { note: "no server is running", ..picture };
-        assert!(old.draw(200, 100, 0, false)[0].ends_with("no server is running"));
+        assert!(old.draw(200, 100, false)[0].ends_with("no server is running"));
+        let once = Picture { history: &[], ..picture };
+        assert!(once.draw(200, 100, false)[3].starts_with("ZONE  "), "nobody chooses rows of what is printed");
+        let all = rows(&status, &choice.wanted);
+        choice.press(keys::Key::Down, &all, 1);
+        let picture = Picture { status: &status, history: &[0.0, 7.0], note: "", choice: &choice };
+        let lines = picture.draw(20, 7, true);
+        assert_eq!(lines.len(), 6);
+        assert!(lines[5].contains("› ") && lines[5].contains("  a.example  \x1b[32mok"), "{lines:?}");
+        assert!(!lines[5].contains("1h01m"), "{lines:?}");
     }
 
     #[test]
-    fn keys_are_read() {
-        for (pressed, wanted) in [
-            (&b"q"[..], Key::Quit),
-            (b"\x03", Key::Quit),
-            (b"\x1b[B", Key::Move(1)),
-            (b"k", Key::Move(-1)),
-            (b"\x1b[6~", Key::Move(10)),
-            (b"", Key::Nothing),
-            (b"x", Key::Nothing),
+    fn what_is_chosen_is_shown() {
+        let status = status();
+        let draw = |pressed: &[u8], height: usize| {
+            let mut choice = Choice::default();
+            decode(pressed).into_iter().for_each(|key| _ = choice.press(key, &rows(&status, &choice.wanted), 5));
+            let picture = Picture { status: &status, history: &[0.0], note: "", choice: &choice };
+            picture.draw(200, height, false).join("\n")
+        };
+        let filtered = draw(b"/b.ex", 30);
+        assert!(
+            filtered.contains("names with /b.ex_") && filtered.contains("r.example") && filtered.contains("b.example")
+        );
+        assert!(!filtered.contains("a.example") && !filtered.contains("c.example"), "{filtered}");
+        let problems = draw(b"p", 30);
+        assert!(
+            problems.contains("problems only") && problems.contains("b.example") && !problems.contains("c.example")
+        );
+        assert!(draw(b"/nothing\r", 30).contains("nothing is as wanted"));
+        let folded = draw(b"j\x1b[D", 30);
+        assert!(folded.contains("› r.example") && !folded.contains("a.example"), "{folded}");
+        let detail = draw(b"jj\r", 30);
+        for wanted in [
+            "b.example  zone, ok  Esc: back",
+            "serial 4294967295, 7 records",
+            "refreshed 4s ago",
+            "PRIMARY",
+            "time out",
+            "stale: its primary is silent",
         ] {
-            assert_eq!(read_keys(pressed), wanted, "{pressed:?}");
+            assert!(detail.contains(wanted), "{wanted} in {detail}");
         }
+        let region = draw(b"\r", 30);
+        assert!(region.contains("MEMBER") && region.contains("b.example  stale"), "{region}");
+        assert_eq!(draw(b"\rjjjjjjjjjjjj", 5).lines().count(), 4, "it scrolls to its end and no further");
+        assert_eq!(draw(b"\r\x1b", 30), draw(b"", 30));
+        assert!(draw(b"?", 30).contains("Ctrl-C") && !draw(b"?x", 30).contains("Ctrl-C"));
     }
 }
