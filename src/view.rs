@@ -12,6 +12,7 @@ pub mod changes;
 pub mod cns;
 pub mod columns;
 pub mod compare;
+pub mod datacenters;
 pub mod diff;
 pub mod facts;
 pub mod handle;

@@ -6,6 +6,8 @@ const live = document.getElementById("live");
 const moment = document.getElementById("moment");
 // Of the server's clock against ours, in milliseconds.
 let offset = Date.parse(moment.dateTime) - Date.now();
+// When the page was current, by our clock.
+let last = Date.now();
 
 // As the server writes them.
 function span(seconds) {
@@ -37,10 +39,15 @@ function become(old, wanted) {
     if (old.nodeValue !== wanted.nodeValue) old.nodeValue = wanted.nodeValue;
     return;
   }
-  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
-  for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  // What is folded, and which range of time is shown, is the reader's choice.
+  const own = (name) => (name === "open" && old.nodeName === "DETAILS") || name === "data-place";
+  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name) && !own(name)) old.removeAttribute(name);
+  for (const { name, value } of wanted.attributes) {
+    if (old.getAttribute(name) !== value && !own(name)) old.setAttribute(name, value);
+  }
   // Its text is ours.
-  if (old.nodeName === "TIME") return;
+  if (old.nodeName === "TIME" || old.nodeName === "OUTPUT") return;
+  if (old.nodeName === "path" && old.classList.contains("cursor")) return;
   const nodes = [...wanted.childNodes];
   while (old.childNodes.length > nodes.length) old.lastChild.remove();
   nodes.forEach((node, index) => {
@@ -60,8 +67,6 @@ function flash(element) {
   void element.offsetWidth;
   element.classList.add("fresh");
 }
-
-let last = Date.now();
 
 function take(event) {
   const news = JSON.parse(event.data);
@@ -88,6 +93,69 @@ function show(state, text) {
 }
 
 setInterval(grow, 1000);
+
+// A list is filtered while its reader writes. Answers that come after that of a later letter count no more.
+const found = document.getElementById("found");
+let asked = 0;
+
+async function filter(form) {
+  const turn = ++asked;
+  const address = `${form.action}?${new URLSearchParams(new FormData(form))}`;
+  const answer = await fetch(address);
+  if (!answer.ok || turn !== asked) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("found");
+  if (!page || turn !== asked) return;
+  become(found, page);
+  history.replaceState(null, "", address);
+  grow();
+}
+
+if (found) {
+  for (const form of document.querySelectorAll("form.filter")) {
+    form.addEventListener("input", () => filter(form));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      filter(form);
+    });
+  }
+}
+
+// The value of a chart at a place, which counts from the newest back.
+function point(chart, place) {
+  const values = chart.dataset.values ? chart.dataset.values.split(" ") : [];
+  const places = Number(chart.dataset.places);
+  const value = values[values.length - 1 - place];
+  const told = chart.querySelector("output");
+  const line = chart.querySelector(".cursor");
+  if (value === undefined) {
+    told.textContent = "";
+    line.removeAttribute("d");
+    return;
+  }
+  chart.dataset.place = place;
+  const step = Number(chart.dataset.step);
+  const at = new Date(Math.floor((last + offset) / 1000 - place * step) * 1000);
+  told.textContent = `${at.toISOString().slice(5, 19).replace("T", " ")}Z: ${value}`;
+  line.setAttribute("d", `M${600 - (place * 600) / (places - 1)} 0v120`);
+}
+
+for (const kind of ["pointermove", "pointerleave", "keydown", "focusout"]) {
+  document.addEventListener(kind, (event) => {
+    const chart = event.target.closest ? event.target.closest(".plot") : null;
+    if (!chart) return;
+    const places = Number(chart.dataset.places);
+    if (kind === "pointermove") {
+      const frame = chart.querySelector("svg").getBoundingClientRect();
+      point(chart, Math.round((1 - (event.clientX - frame.left) / frame.width) * (places - 1)));
+    } else if (kind === "keydown") {
+      const move = { ArrowLeft: 1, ArrowRight: -1, Home: places, End: -places }[event.key];
+      if (!move) return;
+      event.preventDefault();
+      const most = (chart.dataset.values || "").split(" ").length - 1;
+      point(chart, Math.min(most, Math.max(0, Number(chart.dataset.place || 0) + move)));
+    } else point(chart, -1);
+  }, true);
+}
 
 if (document.body.dataset.events && "EventSource" in window) {
   let source;

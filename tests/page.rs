@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Port, Settings, read_zone, target_file, wait_until};
+use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Port, Settings, read_zone, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -99,32 +99,12 @@ impl Scene {
 
     /// Has axe look for barriers, and for anything that makes a page wider than its screen.
     fn assert_accessible(&self, page: &str) {
-        let path = target_file("axe").join("axe.min.js");
-        let axe = std::fs::read_to_string(&path);
-        let axe = axe.unwrap_or_else(|error| panic!("{}: {error}; run make test, which fetches it", path.display()));
-        let script = "const done = arguments[arguments.length - 1];
-            axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations.map((violation) =>
-                `${violation.id}: ${violation.help}: ` + violation.nodes.map((node) => node.html).join(' | '))));";
-        self.browser.run(&format!("{axe}; window.axe = axe;"), json!([]));
-        let found = self.browser.run_later(script, json!([]));
-        assert_eq!(found, json!([]), "{page}");
-        self.assert_fits(page);
-    }
-
-    /// Looks for anything that makes a page wider than its screen.
-    fn assert_fits(&self, page: &str) {
-        // On a phone the page itself becomes as wide as what it holds.
-        let script = "const width = screen.width < 500 ? screen.width : document.documentElement.clientWidth;
-            return document.documentElement.scrollWidth <= width ? [] :
-            [...document.querySelectorAll('body *')].filter((element) => !element.closest('.scroll')
-                && element.getBoundingClientRect().right > width + 1).map((element) => element.outerHTML.slice(0, 120));";
-        assert_eq!(self.browser.run(script, json!([])), json!([]), "{page} is wider than the screen");
+        self.browser.assert_accessible(page);
     }
 
     /// Fails if the browser complained about anything.
     fn assert_silent(&self) {
-        let complaints = self.browser.console();
-        assert!(complaints.is_empty(), "{complaints:#?}");
+        self.browser.assert_silent();
     }
 }
 

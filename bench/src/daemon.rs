@@ -91,7 +91,7 @@ impl Daemon {
     }
 
     /// Gives the daemon an order, and returns what is said.
-    fn verb(&self, words: &[&str]) -> String {
+    pub fn verb(&self, words: &[&str]) -> String {
         let mut command = Command::new(&self.program);
         command.args(words).args(["-c", "aggregator.toml"]).current_dir(&self.home);
         let output = command.output().expect("the program can be started");

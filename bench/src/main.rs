@@ -30,6 +30,7 @@ mod load;
 mod memory;
 mod options;
 mod pace;
+mod page;
 mod pipeline;
 mod primary;
 mod probe;

@@ -13,6 +13,7 @@ use crate::generate::Datacenter;
 use crate::harness::{Folder, Port};
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::page;
 use crate::probe::Probe;
 use crate::server::{Kind, Place, Server, Source};
 use crate::table::{Table, thousands};
@@ -108,7 +109,10 @@ fn measure_one(options: &Options, count: usize) -> Table {
         let figure = format!("{:.2} MB in {} ms", octets as f64 / 1e6, start.elapsed().as_millis());
         row(&format!("{regions}{path}"), figure, None);
     }
-    row(&format!("{regions}memory after both"), mebibytes(Memory::take(daemon.id()).resident), None);
+    for (figure, value) in page::look(&folder, &daemon, page, count) {
+        row(&format!("{regions}{figure}"), value, None);
+    }
+    row(&format!("{regions}memory after all pages"), mebibytes(Memory::take(daemon.id()).resident), None);
     daemon.configure(&stage.plan(count + 1, true));
     row("reload that adds one zone", format!("{} ms", daemon.reload().as_millis()), None);
     stage.wait_loaded(&daemon, count + 1, true);

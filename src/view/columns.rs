@@ -157,9 +157,10 @@ pub fn cells<T>(columns: &[Column<T>], thing: &T, now: i64) -> Cell {
     let mut html = String::new();
     for (column, class) in columns.iter().filter_map(|column| Some((column, column.class?))) {
         let (class, cell) = (class_of(class, column.cells), (column.value)(thing).cell(now));
+        // On small screens a row has no head above it: each cell brings its own.
         _ = match html.is_empty() && column.is_name {
             true => write!(html, "<th scope=\"row\"{class}>{cell}</th>"),
-            false => write!(html, "<td{class}>{cell}</td>"),
+            false => write!(html, "<td{class} data-head=\"{}\">{cell}</td>", column.title),
         };
     }
     Cell(html)

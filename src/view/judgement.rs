@@ -167,6 +167,14 @@ fn sum_up(report: &Report, grade: Grade, notes: &[Note]) -> String {
     }
 }
 
+/// A state, and what there is to look at although it is good.
+pub fn noted(mark: Mark, worst: Option<&Note>) -> Mark {
+    match worst {
+        Some(note) if mark.grade == Grade::Good => Mark::new(note.grade, format!("{}, {}", mark.text, note.kind)),
+        _ => mark,
+    }
+}
+
 /// Collects the notes on everything that needs attention, the worst first.
 fn collect_notes(report: &Report) -> Vec<Note> {
     let (mut notes, mut told) = (Vec::new(), HashSet::new());

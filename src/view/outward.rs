@@ -49,15 +49,15 @@ pub fn newest(serials: impl IntoIterator<Item = Serial>) -> Option<Serial> {
     serials.into_iter().reduce(|newest, serial| if serial.newer_than(newest) { serial } else { newest })
 }
 
-/// Tells everything of all that is served, or of one zone.
+/// Tells everything of all that is served and wanted.
 pub fn gather(
     published: &Published,
     notifier: &Notifier,
     metrics: &Metrics,
     sources: &HashMap<Name, SourceStatus>,
-    only: Option<&Name>,
+    wanted: &dyn Fn(&Name) -> bool,
 ) -> HashMap<Name, Outward> {
-    let served = published.iter().filter(|served| only.is_none_or(|only| *only == served.origin));
+    let served = published.iter().filter(|served| wanted(&served.origin));
     let outward = |served: &Served| {
         let received = match sources.get(&served.origin) {
             Some(SourceStatus::Primaries(source)) => source.received,

@@ -13,6 +13,8 @@
 //! that answer queries know nothing of it.
 
 mod api;
+mod chart;
+mod datacenters;
 mod explain;
 pub mod hosts;
 mod instances;
@@ -21,12 +23,14 @@ mod live;
 pub mod openapi;
 mod overview;
 pub mod parts;
+mod picture;
 pub mod rows;
 mod zone;
 
 use super::Handle;
 use super::diff::{self, Changes};
 use super::lookup::{Lookup, Question, explain_now};
+use super::rates::Range;
 use super::report::Report;
 use super::text::unix_now;
 use crate::config::Config;
@@ -37,16 +41,18 @@ use crate::source::inventory::Survey;
 use crate::timestamp::format_timestamp;
 use arc_swap::ArcSwap;
 use askama::Template;
+use datacenters::{DatacenterList, DatacenterPage};
 use explain::{DiffPage, LookupPage};
 use hosts::Hosts;
 use instances::InstancesPage;
-use list::ZoneList;
+use list::{Filter, ZoneList};
 use live::Views;
 use overview::Overview;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use strum::IntoEnumIterator;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::form_urlencoded;
@@ -175,10 +181,12 @@ impl Page {
         }
     }
 
-    /// A page that has events: the first one, and those of zones.
+    /// A page that has events: the first one, and those of datacenters and zones.
     async fn live_page(&self, segments: &[&str]) -> Content {
         let page = match segments {
             [""] => self.overview().await,
+            ["datacenters"] => self.datacenters_page().await,
+            ["datacenter", label] => self.datacenter_page(label).await,
             ["zone", zone] => self.zone_page(zone).await,
             _ => Err((404, "There is no such page.".to_owned())),
         };
@@ -188,15 +196,36 @@ impl Page {
     /// Writes the overview, which is the first page.
     async fn overview(&self) -> Result<Content, Refused> {
         let (view, shell) = (self.view.clone(), self.shell("Status", "/"));
-        let write = move || write_page(200, &Overview::new(shell, &Report::collect(&view, None), &view.rates.read()));
-        in_thread(write).await
+        in_thread(move || {
+            let queries = Range::iter().map(|range| view.rates.read(range)).collect::<Vec<_>>();
+            write_page(200, &Overview::new(shell, &Report::collect(&view, None), &queries))
+        })
+        .await
     }
 
     /// Writes a part of the list of zones.
     async fn list_page(&self, query: &HashMap<String, String>) -> Result<Content, Refused> {
-        let (wanted, page) = (text_of(query, "name").to_owned(), number_of(query, "page")?.unwrap_or(0));
-        let (published, shell) = (self.view.publisher.load(), self.shell("Zones", ""));
-        in_thread(move || write_page(200, &ZoneList::new(shell, &published, &wanted, page))).await
+        let [name, show, datacenter] = ["name", "show", "datacenter"].map(|key| text_of(query, key).to_owned());
+        let filter = Filter { name, show, datacenter, page: number_of(query, "page")?.unwrap_or(0) };
+        let (view, shell) = (self.view.clone(), self.shell("Zones", ""));
+        in_thread(move || write_page(200, &ZoneList::new(shell, &view, filter))).await
+    }
+
+    /// Writes the page of all datacenters.
+    async fn datacenters_page(&self) -> Result<Content, Refused> {
+        let (view, shell) = (self.view.clone(), self.shell("Datacenters", "/datacenters"));
+        in_thread(move || write_page(200, &DatacenterList::new(shell, &Report::collect(&view, None)))).await
+    }
+
+    /// Writes the page of one datacenter.
+    async fn datacenter_page(&self, label: &str) -> Result<Content, Refused> {
+        let (view, wanted) = (self.view.clone(), label.to_owned());
+        let shell = self.shell(label, &format!("/datacenter/{}", parts::encode(label)));
+        let page = in_thread(move || DatacenterPage::new(shell, &Report::collect(&view, None), &wanted)).await?;
+        let page = page.map(|page| write_page(200, &page));
+        page.ok_or_else(|| {
+            (404, format!("There is no datacenter {label}: no member of a region has that first label."))
+        })
     }
 
     /// The page of a zone.

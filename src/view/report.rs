@@ -7,7 +7,7 @@
 use super::Handle;
 use super::outward::{self, Outward, newest};
 use super::page::parts::size;
-use super::rates::QueryRates;
+use super::rates::{QueryRates, Range};
 use super::sizes::SizesReport;
 use super::steering::SteeringReport;
 use crate::budget::Usage;
@@ -251,14 +251,26 @@ impl CatalogReport {
 impl Report {
     /// Collects the status of all zones, or of one zone or region.
     pub fn collect(view: &Handle, only: Option<&Name>) -> Report {
+        Report::gather(view, &|_| true, &|name| only.is_none_or(|only| only == name))
+    }
+
+    /// Collects the status of some zones and regions. Of what concerns all of them it has as much as these tell.
+    pub fn collect_some(view: &Handle, wanted: &dyn Fn(&Name) -> bool) -> Report {
+        Report::gather(view, wanted, wanted)
+    }
+
+    /// Collects the status of what is wanted, and asks the sources of these zones for theirs.
+    fn gather(view: &Handle, of_sources: &dyn Fn(&Name) -> bool, wanted: &dyn Fn(&Name) -> bool) -> Report {
         let (snapshot, config) = (view.snapshots.load_full(), view.config.load());
         let published = &snapshot.published;
-        let mut sources: HashMap<Name, SourceStatus> =
-            view.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let mut outward = outward::gather(published, &view.notifier, &view.metrics, &sources, only);
+        let sources = view.sources.lock();
+        let asked = sources.iter().filter(|(name, _)| of_sources(name));
+        let mut statuses: HashMap<Name, SourceStatus> =
+            asked.map(|(name, source)| (name.clone(), source.status())).collect();
+        drop(sources);
+        let mut outward = outward::gather(published, &view.notifier, &view.metrics, &statuses, wanted);
         let kept = snapshot.status(Instant::now());
-        let memory = MemoryReport::new(view.budget.usage(), &sources);
-        let wanted = |name: &Name| only.is_none_or(|only| only == name);
+        let memory = MemoryReport::new(view.budget.usage(), &statuses);
         let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
         let regions = kept.regions.into_iter().filter(|region| wanted(&region.region));
         let sizes = |name: &Name| SizesReport::of(published, name);
@@ -269,17 +281,19 @@ impl Report {
         };
         let regions = regions.map(region).collect();
         let mut drains = kept.drains;
-        drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
+        drains.retain(|drain| drain.regions.iter().any(wanted) || wanted(&drain.target.member));
         let mut lists = ListsReport::of_all(&config);
         let zones = kept.zones.into_iter().filter(|zone| wanted(&zone.zone));
         let zone = |kept: ZoneStatus| {
             let name = &kept.zone;
             let listed_by = config.listed.zones.get(name).map(|listed| listed.catalog.clone());
-            let (source, lists) = (sources.remove(name), lists.remove(name));
+            let (source, lists) = (statuses.remove(name), lists.remove(name));
             ZoneReport { sizes: sizes(name), source, listed_by, lists, outward: outward(name), kept }
         };
         let zones = zones.map(zone).collect();
         let catalog = config.catalog.as_ref().map(|plan| &plan.origin).filter(|origin| wanted(origin));
+        let mut name_servers = view.probed.report(None);
+        name_servers.retain(|report| wanted(&report.check.zone));
         Report {
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: view.started.elapsed().as_secs(),
@@ -294,9 +308,9 @@ impl Report {
             drains,
             zones,
             catalog: catalog.map(|origin| CatalogReport::new(origin, published, outward(origin))),
-            queries: view.rates.read().rates,
+            queries: view.rates.read(Range::Minutes).rates,
             rate_limited: view.limiter.current(),
-            name_servers: view.probed.report(only),
+            name_servers,
         }
     }
 

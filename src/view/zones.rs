@@ -3,6 +3,7 @@
 //! Cost: O(transfers that are remembered) a zone.
 
 use super::columns::{Column, Value};
+use super::page::parts::Cell;
 use super::page::rows::{transfer_bars, zone_mark, zone_rate};
 use super::remarks::{region_remarks, remarks, zone_remarks};
 use super::report::{CatalogReport, RegionReport, Report, ZoneReport};
@@ -15,9 +16,9 @@ pub struct Line<'r> {
     pub name: &'r Name,
     report: &'r Report,
     state: State,
-    serial: Option<Serial>,
-    records: u64,
-    remarks: String,
+    pub serial: Option<Serial>,
+    pub records: u64,
+    pub remarks: String,
     /// Itself, if it is a source zone.
     zone: Option<&'r ZoneReport>,
 }
@@ -30,7 +31,7 @@ pub fn columns<'r>() -> [Column<Line<'r>>; 11] {
         Column::page("State", "", |line| line.of_zone(|zone| Value::Mark(zone_mark(zone)))),
         Column::both("Serial", "number", |line| Value::Serial(line.serial)),
         Column::both("Records", "number", |line| Value::Number(line.records)),
-        Column::page("Queries/s", "number wide", |line| Value::Html(zone_rate(line.report, line.name))),
+        Column::page("Queries/s", "number wide", |line| Value::Html(line.rate())),
         Column::both("Refreshed", "wide", |line| line.of_zone(|zone| Value::Ago(zone.kept.refreshed_seconds_ago))),
         Column::both("Expires", "wide", |line| line.of_zone(|zone| Value::Ahead(zone.kept.expires_in_seconds))),
         Column::page("Transfers", "wide", |line| line.of_zone(|zone| Value::Html(transfer_bars(zone)))),
@@ -48,7 +49,8 @@ pub fn lines(report: &Report) -> Vec<Line<'_>> {
 }
 
 impl<'r> Line<'r> {
-    fn of_region(report: &'r Report, region: &'r RegionReport) -> Line<'r> {
+    /// The line of a region.
+    pub fn of_region(report: &'r Report, region: &'r RegionReport) -> Line<'r> {
         let (kept, remarks) = (&region.kept, region_remarks(report, region));
         let (state, serial, records) = (kept.state, kept.serial, kept.records);
         Line { report, name: &kept.region, state, serial, records, remarks, zone: None }
@@ -61,10 +63,16 @@ impl<'r> Line<'r> {
         Line { report, name: &kept.zone, state, serial, records, remarks, zone: Some(zone) }
     }
 
-    fn of_catalog(report: &'r Report, catalog: &'r CatalogReport) -> Line<'r> {
+    /// The line of our own catalog.
+    pub fn of_catalog(report: &'r Report, catalog: &'r CatalogReport) -> Line<'r> {
         let CatalogReport { zone: name, serial, records, .. } = catalog;
         let (serial, records, remarks) = (*serial, *records, "catalog".to_owned());
         Line { report, name, state: State::Ok, serial, records, remarks, zone: None }
+    }
+
+    /// Queries a second that lead to it.
+    pub fn rate(&self) -> Cell {
+        zone_rate(self.report, self.name)
     }
 
     /// A value that only source zones have.

@@ -86,7 +86,8 @@ fn difference(wanted: &str, got: &str) -> String {
 //--- What differs from run to run ---
 
 /// Patterns of text that changes with time and chance, and their replacements. `SPAN` is a span of time in any form.
-const VARYING: [(&str, &str); 10] = [
+const VARYING: [(&str, &str); 11] = [
+    (r#"<figure class="plot".*?<b>([^<]*)</b>.*?</figure>"#, "CHART of $1"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "MOMENT"),
     (r"\bSPAN ago", "SPAN ago"),
     (r"\b(in|up|for|for another) SPAN\b", "$1 SPAN"),

@@ -134,6 +134,39 @@ impl Browser {
         path
     }
 
+    /// Has axe look for barriers, and for anything that makes a page wider than its screen.
+    pub fn assert_accessible(&self, page: &str) {
+        let path = target_file("axe").join("axe.min.js");
+        let axe = std::fs::read_to_string(&path);
+        let axe = axe.unwrap_or_else(|error| panic!("{}: {error}; run make test, which fetches it", path.display()));
+        let script = "const done = arguments[arguments.length - 1];
+            axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations.map((violation) =>
+                `${violation.id}: ${violation.help}: ` + violation.nodes.map((node) => node.html).join(' | '))));";
+        self.run(&format!("{axe}; window.axe = axe;"), json!([]));
+        let found = self.run_later(script, json!([]));
+        assert_eq!(found, json!([]), "{page}");
+        self.assert_fits(page);
+    }
+
+    /// Looks for anything that makes a page wider than its screen and, on a phone, for tables that are cut off.
+    fn assert_fits(&self, page: &str) {
+        // On a phone the page itself becomes as wide as what it holds.
+        let script = "const width = screen.width < 500 ? screen.width : document.documentElement.clientWidth;
+            const cut = screen.width < 500 ? [...document.querySelectorAll('.scroll')].filter((group) =>
+                group.scrollWidth > group.clientWidth + 1 && !group.querySelector('svg.picture, .diff')) : [];
+            const wide = document.documentElement.scrollWidth <= width ? [] :
+            [...document.querySelectorAll('body *')].filter((element) => !element.closest('.scroll')
+                && element.getBoundingClientRect().right > width + 1);
+            return [...cut, ...wide].map((element) => element.outerHTML.slice(0, 120));";
+        assert_eq!(self.run(script, json!([])), json!([]), "{page} is wider than the screen");
+    }
+
+    /// Fails if the browser complained about anything.
+    pub fn assert_silent(&self) {
+        let complaints = self.console();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+
     /// Returns the lines written to the console since the last call, as `LEVEL text`.
     pub fn console(&self) -> Vec<String> {
         let entries = self.command("POST", "se/log", &json!({ "type": "browser" }));
@@ -152,8 +185,9 @@ impl Drop for Browser {
 /// A file or folder beside what Cargo builds.
 pub fn target_file(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("the path of the test");
-    // The test itself lies in `PROFILE/deps`.
-    program.ancestors().nth(3).expect("a folder of builds").join(name)
+    // A test lies in `PROFILE/deps`, the bench in `PROFILE`.
+    let profile = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    profile.and_then(std::path::Path::parent).expect("a folder of builds").join(name)
 }
 
 /// One exchange with the driver.

@@ -8,6 +8,7 @@ use crate::serve::http::Content;
 use crate::transfer::TransferNote;
 use crate::view::history::list_versions;
 use crate::view::judgement::Judged;
+use crate::view::rates::Range;
 use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::zone::Soa;
 use schemars::JsonSchema;
@@ -101,7 +102,7 @@ impl Page {
                 let view = self.view.clone();
                 in_thread(move || json!(Judged::collect(&view, None))).await
             }
-            ["queries"] => Ok(json!(self.view.rates.read())),
+            ["queries"] => Ok(json!(self.view.rates.read(range_of(query)?))),
             ["zones"] => Ok(self.list_zones()),
             ["zones", zone] => {
                 let (view, served) = (self.view.clone(), self.served(zone)?);
@@ -147,6 +148,14 @@ impl Page {
             }
         };
         json!(Zones { generation: published.generation, zones: served.iter().map(describe).collect() })
+    }
+}
+
+/// The range of time that a query asks for.
+fn range_of(query: &HashMap<String, String>) -> Result<Range, Refused> {
+    match text_of(query, "range") {
+        "" => Ok(Range::default()),
+        text => text.parse().map_err(|_| (400, "\"range\" is minutes, hour or day".to_owned())),
     }
 }
 

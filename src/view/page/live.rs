@@ -78,7 +78,10 @@ impl Page {
     /// The events of a page.
     pub(super) fn events(&self, of: &str) -> Content {
         let segments: Vec<String> = of.split('/').skip(1).map(super::decode).collect();
-        if !matches!(segments.iter().map(String::as_str).collect::<Vec<_>>()[..], [""] | ["zone", _]) {
+        if !matches!(
+            segments.iter().map(String::as_str).collect::<Vec<_>>()[..],
+            [""] | ["datacenters"] | ["datacenter" | "zone", _]
+        ) {
             return self.problem(404, "There is no such page.");
         }
         let (events, sent) = mpsc::channel(1);

@@ -85,8 +85,12 @@ const PATHS: [Path; 9] = [
         path: "/api/v1/queries",
         operation: "getQueries",
         summary: "How many queries a second come in, and what they get.",
-        parameters: &[],
-        failures: &[],
+        parameters: &[&Parameter::query(
+            "range",
+            "How far the histories reach back: minutes (five of them, the default), hour or day.",
+            String::json_schema,
+        )],
+        failures: &[400],
         schema: SchemaGenerator::subschema_for::<Queries>,
     },
     Path {

@@ -4,6 +4,7 @@
 //! Cost: O(zones + members of all regions).
 
 use super::Shell;
+use super::chart::chart;
 use super::parts::{
     Cell, Grade, Mark, count, id_of, number, rate, serial, share, size, spark_line, time, when, zone_link,
 };
@@ -16,18 +17,22 @@ use crate::source::inventory::status::Reading;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::view::columns::{Column, Table, Value, cells, heads, table};
-use crate::view::judgement::{Judgement, Note};
-use crate::view::rates::Queries;
+use crate::view::judgement::{Judgement, Note, noted};
+use crate::view::rates::{Queries, Range};
 use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::view::zones::{Line, columns};
 use askama::Template;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use strum::IntoEnumIterator;
 use wire::name::Name;
 
-/// Zones in the table, regions, members of each and notes; who has more looks in the list, or at the region.
+/// Zones in the table, regions, members of each and notes; who has more looks in the list, or at the region. Where there
+/// are more zones, only those with trouble are in the table.
 const LISTED_ZONES: usize = 100;
-const LISTED_REGIONS: usize = 50;
+const LISTED_REGIONS: usize = 100;
+/// Regions that are shown with their members; where there are more, these are the worst.
+const OPEN_REGIONS: usize = 8;
 const LISTED_MEMBERS: usize = 10;
 const LISTED_NOTES: usize = 100;
 
@@ -41,18 +46,30 @@ pub struct Overview {
     hidden_notes: usize,
     facts: Vec<Fact>,
     regions: Vec<RegionCard>,
+    /// All regions in a table, if there are more than have cards.
+    all_regions: Table,
     hidden_regions: usize,
     /// The columns of zones, and each zone with its id and cells.
     zone_heads: Cell,
     zones: Vec<(String, Cell)>,
     hidden_zones: usize,
+    /// True if the table has all zones.
+    all_zones: bool,
     drains: Table,
     trees: Table,
     inventories: Table,
     rcodes: Vec<RcodeRow>,
     transports: Vec<Fact>,
-    queries: Cell,
+    charts: Vec<Charts>,
     server: Vec<Fact>,
+}
+
+/// Charts of a range of time.
+struct Charts {
+    id: &'static str,
+    title: &'static str,
+    queries: Cell,
+    publications: Cell,
 }
 
 /// A region.
@@ -62,6 +79,7 @@ struct RegionCard {
     mark: Mark,
     serial: Cell,
     facts: Vec<Fact>,
+    members_title: String,
     members: Table,
     hidden_members: usize,
 }
@@ -76,7 +94,9 @@ struct RcodeRow {
 
 impl Overview {
     /// Puts the page together.
-    pub fn new<'r>(shell: Shell, report: &'r Report, queries: &Queries) -> Overview {
+    pub fn new<'r>(shell: Shell, report: &'r Report, histories: &[Queries]) -> Overview {
+        let nothing = Queries::default();
+        let queries = histories.first().unwrap_or(&nothing);
         let now = shell.now;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         let judgement = Judgement::of(report);
@@ -88,37 +108,46 @@ impl Overview {
         // Trouble comes first; else they keep their order.
         let trouble = |grade: Grade| if grade == Grade::Told { Grade::Good } else { grade };
         listed.sort_by_cached_key(|zone| Reverse(trouble(zone_mark(zone).grade)));
-        let hidden_zones = listed.len().saturating_sub(LISTED_ZONES);
+        let all_zones = listed.len() <= LISTED_ZONES;
+        if !all_zones {
+            listed.truncate(listed.partition_point(|zone| zone_mark(zone).grade >= Grade::Warn).min(LISTED_ZONES));
+        }
+        let hidden_zones = report.zones.len() - listed.len();
         let columns = columns();
         let row =
             |zone: &'r ZoneReport| (id_of("zone", &zone.kept.zone), cells(&columns, &Line::new(report, zone), now));
         let transports = queries.rates.transports.iter();
         let worst = judgement.worst();
         let mut regions: Vec<&RegionReport> = report.regions.iter().collect();
-        if regions.len() > LISTED_REGIONS {
-            regions.sort_by_key(|region| Reverse(worst.get(&region.kept.region).map(|note| note.grade)));
-        }
+        let note_of = |region: &RegionReport| worst.get(&region.kept.region).copied();
+        let mut all_regions = Table::default();
         let hidden_regions = regions.len().saturating_sub(LISTED_REGIONS);
-        let regions = regions.into_iter().take(LISTED_REGIONS);
-        let regions = regions
-            .map(|region| region_card(report, region, &zones, worst.get(&region.kept.region).copied(), now))
-            .collect();
+        if regions.len() > OPEN_REGIONS {
+            regions.sort_by_key(|region| Reverse(note_of(region).map(|note| note.grade)));
+            all_regions =
+                region_table(report, regions.iter().take(LISTED_REGIONS).map(|region| (*region, note_of(region))), now);
+            regions.retain(|region| note_of(region).is_some_and(|note| note.grade >= Grade::Warn));
+        }
+        let regions = regions.into_iter().take(OPEN_REGIONS);
+        let regions = regions.map(|region| region_card(report, region, &zones, note_of(region), now)).collect();
         Overview {
             verdict,
             notes,
             hidden_notes,
             facts: sum_up(report, queries, now),
             regions,
+            all_regions,
             hidden_regions,
             zone_heads: heads(&columns),
-            zones: listed.into_iter().take(LISTED_ZONES).map(row).collect(),
+            zones: listed.into_iter().map(row).collect(),
             hidden_zones,
+            all_zones,
             drains: drains(&report.drains, now),
             trees: trees(report, now),
             inventories: inventories(report, now),
             rcodes: rcode_rows(queries),
             transports: transports.map(|(name, rates)| Fact::new(transport(name), rate(*rates))).collect(),
-            queries: spark_line(&queries.history, &describe_rates(queries)),
+            charts: Range::iter().zip(histories).map(|(range, queries)| charts(range, queries)).collect(),
             server: server_facts(report, now),
             shell,
         }
@@ -154,12 +183,19 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
     ]
 }
 
-/// Describes the chart of queries in words.
-fn describe_rates(queries: &Queries) -> String {
-    let largest = queries.history.iter().copied().fold(0.0, f64::max);
-    let minutes = (queries.history.len() as f64 * queries.interval_seconds / 60.0).ceil();
-    let (now, most) = (rate(queries.rates.per_second), rate(largest));
-    format!("Queries a second over {minutes} minutes: now {now}, at most {most}")
+/// Charts of what was counted in a range of time.
+fn charts(range: Range, queries: &Queries) -> Charts {
+    let title = match range {
+        Range::Minutes => "5 minutes",
+        Range::Hour => "1 hour",
+        Range::Day => "1 day",
+    };
+    Charts {
+        id: range.into(),
+        title,
+        queries: chart(&queries.history, range, "Queries a second"),
+        publications: chart(&queries.publications, range, "Publications a minute"),
+    }
 }
 
 /// Response codes with their rates.
@@ -238,21 +274,38 @@ fn region_card(
     RegionCard {
         id: id_of("region", &region.region),
         link: zone_link(&region.region),
-        mark: region_mark(report, worst),
+        mark: noted(Mark::of_state(region.state), worst),
         serial: serial(region.serial),
         facts,
+        members_title: count(region.members.len(), "member", "members"),
         members: members(listed, zones, now),
         hidden_members,
     }
 }
 
-/// The state of a region, and whether there is something to look at.
-fn region_mark(report: &RegionReport, worst: Option<&Note>) -> Mark {
-    let mark = Mark::of_state(report.kept.state);
-    match worst {
-        Some(note) if mark.grade == Grade::Good => Mark::new(note.grade, format!("{}, {}", mark.text, note.kind)),
-        _ => mark,
-    }
+/// Regions in a table, each with the worst note of it.
+fn region_table<'r>(
+    report: &'r Report,
+    regions: impl Iterator<Item = (&'r RegionReport, Option<&'r Note>)>,
+    now: i64,
+) -> Table {
+    type Row<'r> = (&'r Report, &'r RegionReport, Option<&'r Note>);
+    let columns: [Column<Row<'_>>; 7] = [
+        Column::page("Region", "", |(_, region, _)| Value::Name(region.kept.region.clone())),
+        Column::page("State", "", |(_, region, note)| Value::Mark(noted(Mark::of_state(region.kept.state), *note))),
+        Column::page("Serial", "number", |(_, region, _)| Value::Serial(region.kept.serial)),
+        Column::page("Members ok", "number", |(_, region, _)| {
+            let members = &region.kept.members;
+            let fine = members.iter().filter(|member| member.state == "ok").count();
+            Value::Text(format!("{} of {}", number(fine as u64), number(members.len() as u64)))
+        }),
+        Column::page("Records", "number", |(_, region, _)| Value::Number(region.kept.records)),
+        Column::page("Queries/s", "number wide", |(report, region, _)| {
+            Value::Html(zone_rate(report, &region.kept.region))
+        }),
+        Column::page("Conflicts", "number wide", |(_, region, _)| Value::Number(region.kept.conflict_names as u64)),
+    ];
+    table(&columns, regions.map(|(region, note)| (report, region, note)), now)
 }
 
 /// Inventories, each once.

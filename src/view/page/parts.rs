@@ -45,7 +45,7 @@ impl Grade {
     }
 
     /// A shape of its own for each, for those who do not see the colour.
-    fn shape(self) -> &'static str {
+    pub fn shape(self) -> &'static str {
         match self {
             Grade::Good => "<circle cx='8' cy='8' r='5'/>",
             Grade::Told => "<path d='M3 3h10v10H3zM6 5v6h1.5V5zM8.5 5v6H10V5z' fill-rule='evenodd'/>",

@@ -113,6 +113,15 @@ fn describe_transfer(note: &TransferNote) -> String {
     }
 }
 
+/// The state of a member in a region, and whether it will stay so.
+pub fn member_mark(member: &MemberStatus, zone: Option<&ZoneReport>) -> Mark {
+    let mark = Mark::of_member(member.state);
+    match zone.and_then(trouble) {
+        Some(trouble) if mark.grade == Grade::Good => Mark::new(Grade::Warn, format!("{}, {trouble}", mark.text)),
+        _ => mark,
+    }
+}
+
 /// A member of a region, with its zone.
 pub struct Member<'r> {
     status: &'r MemberStatus,
@@ -129,15 +138,6 @@ impl Member<'_> {
     fn of_zone(&self, value: impl Fn(&ZoneReport) -> Value) -> Value {
         self.zone.map_or_else(Value::none, value)
     }
-
-    /// The state in the region, and whether it will stay so.
-    fn mark(&self) -> Mark {
-        let mark = Mark::of_member(self.status.state);
-        match self.zone.and_then(trouble) {
-            Some(trouble) if mark.grade == Grade::Good => Mark::new(Grade::Warn, format!("{}, {trouble}", mark.text)),
-            _ => mark,
-        }
-    }
 }
 
 /// Writes the members of a region as a table.
@@ -149,7 +149,7 @@ pub fn members<'r>(
     let member = |status: &'r MemberStatus| Member { status, zone: zones.get(&status.zone).copied() };
     let columns: [Column<Member<'_>>; 9] = [
         Column::page("Member", "", |member| Value::Name(member.status.zone.clone())),
-        Column::page("State", "", |member| Value::Mark(member.mark())),
+        Column::page("State", "", |member| Value::Mark(member_mark(member.status, member.zone))),
         Column::page("Serial", "number", |member| Value::Serial(member.status.serial)),
         Column::page("At the primary", "number wide", |member| Value::Serial(member.announced())),
         Column::page("Lag", "", |member| {
@@ -181,6 +181,13 @@ pub fn drains(drains: &[DrainStatus], now: i64) -> Table {
         Column::page("Reason", "wide", |drain| Value::Text(because("", &drain.reason))),
     ];
     table(&columns, drains, now)
+}
+
+/// A drain in words.
+pub fn drained(drain: &DrainStatus) -> (Mark, String) {
+    let (regions, names, member) = (drained_regions(drain), drained_names(drain), short(&drain.target.member));
+    let text = format!("out of {regions}: {names} of {member}{}", because("; ", &drain.reason));
+    (Mark::new(Grade::Told, "drained"), text)
 }
 
 /// The names of a member that a drain takes out, or keeps a share of the clients from, in words.

@@ -4,7 +4,8 @@
 
 use super::Shell;
 use super::parts::{Cell, Grade, Mark, count, encode, number, rate, short, size, when, zone_link};
-use super::rows::{Fact, drained_names, drained_regions, members, transfer_bars, zone_mark};
+use super::picture::picture;
+use super::rows::{Fact, drained, members, transfer_bars, zone_mark};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::merge::ConflictKind;
@@ -20,7 +21,7 @@ use crate::view::report::{RegionReport, Report, ZoneReport};
 use crate::view::secondaries::SecondaryReport;
 use crate::view::sizes::{Audience, SizesReport};
 use crate::view::steering::{HomeReport, SteeringReport};
-use crate::view::text::{because, format_seconds, printable};
+use crate::view::text::{format_seconds, printable};
 use askama::Template;
 use std::collections::HashMap;
 use wire::name::Name;
@@ -46,6 +47,8 @@ pub struct ZonePage {
     timers: Vec<Fact>,
     /// Members, if the zone is a region.
     members: Table,
+    /// What leads into it and out of it, if the zone is a region.
+    picture: Cell,
     /// Homes of clients, if the zone is a region that steers them.
     homes: Table,
     more_homes: usize,
@@ -134,6 +137,7 @@ impl ZonePage {
         self.remarks = region_warnings(region, short).join("; ");
         self.describe_sizes(whole.sizes, true);
         self.members = members(&region.members, &zones, now);
+        self.picture = picture(report, Some(&region.region));
         if let Some(steering) = &whole.steering {
             self.describe_steering(steering);
         }
@@ -353,13 +357,6 @@ fn signed(class: &str, sign: char, records: u32) -> Cell {
 /// Returns true if a drain concerns the zone, as the region or as the member.
 fn concerns(drain: &DrainStatus, name: &Name) -> bool {
     drain.target.member == *name || drain.regions.contains(name)
-}
-
-/// A drain in words.
-fn drained(drain: &DrainStatus) -> (Mark, String) {
-    let (regions, names, member) = (drained_regions(drain), drained_names(drain), short(&drain.target.member));
-    let text = format!("out of {regions}: {names} of {member}{}", because("; ", &drain.reason));
-    (Mark::new(Grade::Told, "drained"), text)
 }
 
 /// The timers of the SOA.
