@@ -18,7 +18,7 @@
 //! [`terminal`] what a terminal can do, and bars on it. [`log`] has the set-up of log lines, which go between those
 //! bars.
 //!
-//! **Limits.** [`accept`] paces listeners that cannot accept, [`acl`] says who may have what, by address and key,
+//! **Limits.** [`accept`] paces listeners that cannot accept, [`acl`] says who may have what, by address, host and key,
 //! [`budget`] how much memory zones may take; [`restart`] runs a task again after a panic. [`client`] asks other
 //! servers. [`security`] gives up what the process does not need.
 //!

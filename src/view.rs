@@ -5,7 +5,7 @@
 //! Parts: `report` the model of zones, regions and the server, `zones` the columns of its table, for text and pages alike
 //! (`columns`), `remarks` what the last of them says; `facts` what is told of one zone, as text and on its page; `status` all of it as text, `page` as pages and for programs,
 //! `judgement` what of it needs attention, `lookup` why a name answers as it does, `history` and `diff` earlier versions, `compare` a zone as another server has it, `leads` ways from regions to larger sets, `changes` what a reload has changed,
-//! `cns` inventories as CNS tells of them,
+//! `cns` inventories as CNS tells of them, `datacenters` members by their first label,
 //! `loading` first loads on the terminal, `rates`, `sizes`, `steering`, `secondaries` and `outward` what parts of the report are made of.
 
 pub mod changes;

@@ -49,6 +49,12 @@ pub fn newest(serials: impl IntoIterator<Item = Serial>) -> Option<Serial> {
     serials.into_iter().reduce(|newest, serial| if serial.newer_than(newest) { serial } else { newest })
 }
 
+/// Number of serials by which a copy is behind, if it is (RFC 1982).
+pub fn behind(here: Option<Serial>, there: Option<Serial>) -> Option<u64> {
+    let (here, there) = (here?, there?);
+    there.newer_than(here).then(|| u64::from(there.0.wrapping_sub(here.0)))
+}
+
 /// Tells everything of all that is served and wanted.
 pub fn gather(
     published: &Published,
@@ -81,5 +87,12 @@ mod tests {
         assert_eq!(newest([Serial(5), Serial(7), Serial(6)]), Some(Serial(7)));
         assert_eq!(newest([Serial(u32::MAX), Serial(1)]), Some(Serial(1)));
         assert_eq!(newest([]), None);
+    }
+
+    #[test]
+    fn copies_are_behind_on_the_circle() {
+        assert_eq!(behind(Some(Serial(u32::MAX)), Some(Serial(1))), Some(2));
+        assert_eq!(behind(Some(Serial(5)), Some(Serial(4))), None);
+        assert_eq!(behind(None, Some(Serial(4))), None);
     }
 }

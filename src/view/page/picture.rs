@@ -11,7 +11,7 @@
 
 use super::parts::{Cell, Grade, count, number, short, zone_href};
 use crate::view::datacenters::{Datacenter, datacenters};
-use crate::view::outward::newest;
+use crate::view::outward::{behind, newest};
 use crate::view::report::{RegionReport, Report};
 use crate::view::secondaries::SecondaryReport;
 use crate::view::text::time_since;
@@ -175,12 +175,6 @@ fn follows(secondary: &SecondaryReport, here: Option<Serial>) -> (Grade, String)
     (grade, format!("{serials}behind for {}", time_since(since)))
 }
 
-/// Number of serials by which a copy is behind, if it is.
-fn behind(here: Option<Serial>, there: Option<Serial>) -> Option<u64> {
-    let (here, there) = (here?, there?);
-    there.newer_than(here).then(|| u64::from(there.0.wrapping_sub(here.0)))
-}
-
 /// Draws columns of nodes, and lines between neighbours.
 fn draw(columns: &[Vec<Node>; 3], edges: &[Vec<Edge>; 2], hidden: &[(usize, &str, &str)]) -> Cell {
     let most = columns.iter().map(Vec::len).max().unwrap_or_default().max(1);
@@ -309,12 +303,5 @@ mod tests {
         let (shown, hidden) = worst(grades, |grade| *grade);
         assert_eq!((shown.len(), shown[0], hidden), (MOST, Grade::Bad, 16));
         assert_eq!(worst(vec![Grade::Good, Grade::Bad], |grade| *grade), (vec![Grade::Good, Grade::Bad], 0));
-    }
-
-    #[test]
-    fn copies_are_behind_on_the_circle() {
-        assert_eq!(behind(Some(Serial(u32::MAX)), Some(Serial(1))), Some(2));
-        assert_eq!(behind(Some(Serial(5)), Some(Serial(4))), None);
-        assert_eq!(behind(None, Some(Serial(4))), None);
     }
 }

@@ -8,6 +8,7 @@ use crate::keeper::{DrainStatus, MemberStatus};
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
 use crate::view::columns::{Column, Table, Value, table};
+use crate::view::outward::behind;
 use crate::view::report::{Report, ZoneReport};
 use crate::view::text::because;
 use std::collections::HashMap;
@@ -37,13 +38,11 @@ impl Fact {
 
 /// Returns the number of serials by which a zone is behind its primaries, as far as these are heard.
 pub fn lag(here: Option<Serial>, there: Option<Serial>, is_heard: bool) -> Cell {
-    match (here, there) {
+    match behind(here, there) {
         _ if !is_heard => Cell("unknown".to_owned()),
-        (Some(here), Some(there)) if there.newer_than(here) => {
-            Cell(format!("<b>{}</b> behind", number(u64::from(there.0.wrapping_sub(here.0)))))
-        }
-        (Some(_), Some(_)) => Cell("current".to_owned()),
-        _ => Cell::none(),
+        Some(serials) => Cell(format!("<b>{}</b> behind", number(serials))),
+        None if here.is_some() && there.is_some() => Cell("current".to_owned()),
+        None => Cell::none(),
     }
 }
 
