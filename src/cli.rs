@@ -16,6 +16,7 @@ mod cns;
 pub mod complete;
 mod discover;
 mod drain;
+mod fleet;
 mod live;
 mod paint;
 mod register;
@@ -27,7 +28,8 @@ mod top;
 mod unused;
 
 use crate::config::{self, Config};
-use crate::control::{self, CallError, Reply, Request};
+use crate::control::server::{Remote, Server};
+use crate::control::{CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan, WholePlan};
 use crate::firstboot::BootOutcome;
 use crate::log;
@@ -49,14 +51,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use url::Url;
 use wire::name::Name;
 use wire::rr::TypeName;
+use zeroize::Zeroizing;
 
 /// Path of the configuration unless the command line names another.
 pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
 
 /// Environment variable that names the configuration where the command line does not.
 const CONFIG_VARIABLE: &str = "AGGREGATOR_CONFIG_FILE";
+/// Environment variables that name our certificate, and the authorities of servers, where the command line does not.
+const IDENTITY_VARIABLE: &str = "AGGREGATOR_IDENTITY";
+const CA_VARIABLE: &str = "AGGREGATOR_CA";
 
 /// Exit code: the request failed.
 const FAILED: u8 = 1;
@@ -82,6 +89,18 @@ struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
+    /// Ask a server that takes orders over HTTPS, such as https://ns1.example.com:9154
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
+    remote: Option<Url>,
+    /// Run the verb on these hosts: destinations of ssh, or URLs as of --remote; may be repeated
+    #[arg(long, global = true, value_name = "HOST,…", value_delimiter = ',', conflicts_with = "remote")]
+    on: Vec<String>,
+    /// PEM file with our certificate and its key, for servers over HTTPS [default: $AGGREGATOR_IDENTITY]
+    #[arg(long, global = true, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// PEM file with authorities that sign the certificates of servers [default: $AGGREGATOR_CA, or those of the system]
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -300,7 +319,8 @@ fn run_verb(
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> Outcome {
     let mut command = command();
-    let parsed = command.try_get_matches_from_mut(arguments);
+    let line: Vec<OsString> = arguments.into_iter().collect();
+    let parsed = command.try_get_matches_from_mut(&line);
     let parsed = parsed.and_then(|given| {
         let arguments = Arguments::from_arg_matches(&given).map_err(|error| error.format(&mut command))?;
         Ok((given, arguments))
@@ -316,8 +336,12 @@ fn run_verb(
     if let Some(option) = unused::find(&given) {
         return Err(misuse(format!("--{option} means nothing to this verb; see aggregator --help")));
     }
+    if !arguments.on.is_empty() {
+        let verb = given.subcommand_name().unwrap_or_default();
+        return fleet::run(&arguments.on, verb, &line, arguments.json);
+    }
     let named = arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from));
-    let is_guessed = arguments.socket.is_none() && named.is_none();
+    let is_guessed = arguments.socket.is_none() && arguments.remote.is_none() && named.is_none();
     carry_out(arguments, named, run, demo).map_err(|failure| if is_guessed { failure.with_hint() } else { failure })
 }
 
@@ -328,10 +352,13 @@ fn carry_out(
     run: impl FnOnce(Config) -> ExitCode,
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> Outcome {
-    let Arguments { config, socket, json, verb } = arguments;
+    let Arguments { config, socket, json, verb, remote, identity, ca, .. } = arguments;
     let config_path = || named.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
     let present_path = || named.clone().unwrap_or_else(boot::find_file);
-    let socket = || find_socket(socket.as_deref(), named.as_deref());
+    let server = || match &remote {
+        Some(url) => find_remote(url, identity, ca),
+        None => find_socket(socket.as_deref(), named.as_deref()).map(Server::Here),
+    };
     let request = match verb {
         Verb::Run => return Ok(run(Config::load(&config_path())?)),
         Verb::Boot(boot) => {
@@ -359,25 +386,25 @@ fn carry_out(
             }
             Request::RELOAD
         }
-        Verb::Status(options) => return status::status(&socket()?, options, json),
+        Verb::Status(options) => return status::status(&server()?, options, json),
         Verb::Refresh { zone } => Request::Refresh { zone },
-        Verb::Retransfer { zone, accept } => return retransfer::retransfer(&socket()?, zone, accept, json),
+        Verb::Retransfer { zone, accept } => return retransfer::retransfer(&server()?, zone, accept, json),
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, with: Some(with), key, .. } => Request::Compare { zone, with, key },
         Verb::Diff { zone, from, to, .. } => Request::Diff { zone, from, to },
         Verb::History { name, zone, limit } => Request::History { name, zone, limit },
-        Verb::Rollback(options) => return rollback::rollback(&socket()?, &options, json),
+        Verb::Rollback(options) => return rollback::rollback(&server()?, &options, json),
         Verb::Lookup { name, rtype, client } => {
             let request = Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()), client };
-            let reply = call(&socket()?, &request)?;
+            let reply = call(&server()?, &request)?;
             // Whoever asks for a name that no zone here holds has mistaken the name or the server.
             let is_foreign = reply.data["rcode"] == "REFUSED";
             let shown = show_reply(&request, reply, json);
             return if is_foreign { shown.and(Ok(ExitCode::from(FAILED))) } else { shown };
         }
-        Verb::Drain(options) => return drain::drain(&socket()?, &options, json),
+        Verb::Drain(options) => return drain::drain(&server()?, &options, json),
         Verb::Undrain(target) => target.undrain(),
-        Verb::Top => return top::top(&socket()?),
+        Verb::Top => return top::top(&server()?),
         Verb::Cns { verb } => match cns::request(verb, json) {
             Ok(request) => request,
             Err(outcome) => return outcome,
@@ -385,7 +412,7 @@ fn carry_out(
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
-    send(&socket()?, &request, json)
+    send(&server()?, &request, json)
 }
 
 /// The control socket: as given, else as the configuration file has it, else the default.
@@ -405,9 +432,23 @@ fn find_socket(socket: Option<&Path>, config: Option<&Path>) -> Result<PathBuf, 
     }
 }
 
+/// The server at a URL, with the certificates that options or the environment name.
+fn find_remote(url: &Url, identity: Option<PathBuf>, ca: Option<PathBuf>) -> Result<Server, Failure> {
+    let named = |option: Option<PathBuf>, variable| option.or_else(|| std::env::var_os(variable).map(PathBuf::from));
+    let unreadable = |path: &Path, error| fail(format!("{} cannot be read: {error}", path.display()));
+    let identity = named(identity, IDENTITY_VARIABLE).ok_or_else(|| {
+        misuse(format!("a server over HTTPS wants our certificate; name a PEM file with it and its key: --identity FILE or {IDENTITY_VARIABLE}"))
+    })?;
+    let shown = Zeroizing::new(std::fs::read(&identity).map_err(|error| unreadable(&identity, error))?);
+    let ca = named(ca, CA_VARIABLE);
+    let ca = ca.map(|path| std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))).transpose()?;
+    let remote = Remote::new(url, ca.as_deref(), &shown).map_err(|error| fail(format!("{url}: {error}")))?;
+    Ok(Server::Afar(Box::new(remote)))
+}
+
 /// Sends a request to the server and prints the reply.
-fn send(socket: &Path, request: &Request, json: bool) -> Outcome {
-    show_reply(request, call(socket, request)?, json)
+fn send(server: &Server, request: &Request, json: bool) -> Outcome {
+    show_reply(request, call(server, request)?, json)
 }
 
 /// Prints the reply to a request, in colours where they help and are wanted.
@@ -432,13 +473,13 @@ fn show_reply(request: &Request, mut reply: Reply, json: bool) -> Outcome {
 }
 
 /// Sends a request to the server.
-fn call(socket: &Path, request: &Request) -> Result<Reply, Failure> {
-    block_on(control::call(socket, request))?.map_err(no_reply)
+fn call(server: &Server, request: &Request) -> Result<Reply, Failure> {
+    block_on(server.call(request))?.map_err(no_reply)
 }
 
 /// The failure of a request that got no reply.
 fn no_reply(error: CallError) -> Failure {
-    let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
+    let code = if error.is_not_running() { NOT_RUNNING } else { FAILED };
     Failure { code, text: error.to_string() }
 }
 

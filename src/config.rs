@@ -3,7 +3,7 @@
 //! A file goes through three steps: `tree` turns either format into values with positions, to which `include` puts those of
 //! further files and variables of the environment; `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
-//! `templates`, `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries` and `peer_tls`, `united`, `trees`, `inventories` with `api` and `imported`, and `static_zones`, `catalogs` with `listed`, `clients`,
+//! `templates`, `server` with `listening` and `operators`, `keys`, `secondaries`, `transfer`, `zones` with `primaries` and `peer_tls`, `united`, `trees`, `inventories` with `api` and `imported`, and `static_zones`, `catalogs` with `listed`, `clients`,
 //! `regions` with `zone_pattern` and `member_rules`, `addresses` and `region_steering`, `answers` with `steering`, `drains`, `floods`, `security` and `probe`. A key stands in one row of
 //! one table, with its default, its help, and where it lands in the plan. `instances` holds services that are written as
 //! records against their rules, `schema` lists all tables, `plan`, `json` and `steering_plan` print what came out,
@@ -33,8 +33,10 @@ mod inventories;
 mod json;
 mod keys;
 pub mod listed;
+mod listening;
 mod member_rules;
 mod names;
+mod operators;
 mod peer_tls;
 mod peers;
 mod plan;
@@ -80,7 +82,7 @@ use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
 use crate::rate_limit::RateLimitPlan;
 use crate::security::SecurityPlan;
-use crate::serve::ListenPlan;
+use crate::serve::{ListenPlan, TlsPlan};
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
@@ -204,6 +206,24 @@ pub struct ControlPlan {
     pub group: Option<String>,
     /// Permissions of the socket.
     pub mode: u32,
+    /// The same orders over HTTPS, if anybody may give them there.
+    pub https: Option<HttpsPlan>,
+}
+
+/// Orders over HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpsPlan {
+    /// Addresses and files; its authorities are those of operators.
+    pub tls: TlsPlan,
+    /// Names of which an operator's certificate has one.
+    pub operators: Vec<String>,
+}
+
+impl ControlPlan {
+    /// The addresses of HTTPS.
+    pub fn https_addresses(&self) -> &[SocketAddr] {
+        self.https.as_ref().map_or(&[], |https| &https.tls.listen)
+    }
 }
 
 /// Level and format of the log.
@@ -369,9 +389,9 @@ impl Config {
         let probed =
             transferred.chain(from_trees).chain(made).chain(services.iter().map(|plan| plan.zone.clone())).collect();
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);
-        let (apis, placed): (Vec<ApiPlan>, Vec<Vec<server::Placed>>) = sections.apis.into_iter().unzip();
-        let places: Vec<server::Placed> = server.places.iter().chain(placed.iter().flatten()).copied().collect();
-        server::refuse_shared_addresses(&mut reader, &places);
+        let (apis, placed): (Vec<ApiPlan>, Vec<Vec<listening::Placed>>) = sections.apis.into_iter().unzip();
+        let places: Vec<listening::Placed> = server.places.iter().chain(placed.iter().flatten()).copied().collect();
+        listening::refuse_shared_addresses(&mut reader, &places);
         for region in regions.iter().filter(|region| catalogs_at.contains_key(&region.origin)) {
             let message = format!("catalog {} is also an aggregation; give one of them another name", region.origin);
             reader.error(catalogs_at[&region.origin], message);

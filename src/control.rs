@@ -11,7 +11,12 @@
 //!
 //! Cost: a task for each client; O(text) to send a reply.
 
+pub mod resources;
+pub mod server;
+
 use crate::accept::AcceptFailures;
+use crate::client::http::HttpError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -63,7 +68,7 @@ impl Request {
 }
 
 /// Request of a client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
     /// Read the configuration again and go on with it; or, with what was wrong with a newer one that never became the
@@ -139,7 +144,7 @@ pub enum Request {
         order: DrainOrder,
     },
     /// End drains that were ordered.
-    Undrain(TargetText),
+    Undrain(UndrainOrder),
     /// What `aggregator cns` asks of inventories.
     Cns(CnsRequest),
     /// What is in force of the rights that the process has given up.
@@ -151,7 +156,7 @@ pub enum Request {
 }
 
 /// What is asked of inventories.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum CnsRequest {
     /// Zones with their last changes, and peers with what they have.
@@ -176,8 +181,15 @@ pub enum CnsRequest {
     Release { name: String },
 }
 
+impl CnsRequest {
+    /// True if it changes what an inventory has.
+    fn is_order(&self) -> bool {
+        matches!(self, CnsRequest::Report { .. } | CnsRequest::Forget { .. } | CnsRequest::Release { .. })
+    }
+}
+
 /// An order to take a region back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackOrder {
     pub zone: String,
     pub to: u32,
@@ -188,7 +200,7 @@ pub struct RollbackOrder {
 }
 
 /// An order to drain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainOrder {
     #[serde(flatten)]
     pub target: TargetText,
@@ -203,8 +215,18 @@ pub struct DrainOrder {
     pub preview: bool,
 }
 
+/// An order to end drains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UndrainOrder {
+    #[serde(flatten)]
+    pub target: TargetText,
+    /// True if only a drain with exactly this target ends, and not all those that it has parts of.
+    #[serde(default)]
+    pub exact: bool,
+}
+
 /// A target of drains as operators write it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetText {
     /// A member in full or by its first labels.
     pub member: String,
@@ -487,7 +509,7 @@ async fn serve(
 }
 
 /// Has the daemon carry out a request.
-async fn ask(commands: &mpsc::Sender<Command>, request: Request) -> Reply {
+pub async fn ask(commands: &mpsc::Sender<Command>, request: Request) -> Reply {
     let (reply, answered) = oneshot::channel();
     let ended = || Reply::failure("the server is ending");
     match commands.send(Command { request, reply }).await {
@@ -522,6 +544,10 @@ pub enum CallError {
     Malformed(serde_json::Error),
     #[error("cannot start: {0}")]
     Start(io::Error),
+    #[error("{url}: {error}")]
+    Unreachable { url: String, error: HttpError },
+    #[error("{url} refuses this with {status}: {why}")]
+    Refused { url: String, status: u16, why: String },
 }
 
 /// Returns the longest wait for the reply to a request: that of a transfer for a request that waits for one.

@@ -22,6 +22,7 @@ mod forecast;
 mod heard;
 mod hosts;
 mod listeners;
+mod order_desk;
 mod orders;
 mod plan;
 pub mod probe;
@@ -61,6 +62,7 @@ use descriptors::Descriptors;
 use disk::DiskWork;
 use hosts::Lookups;
 use listeners::Listeners;
+use order_desk::OrderWays;
 use plan::{announcers, publish_plan};
 use probe::Probe;
 use reload::Reloads;
@@ -213,12 +215,12 @@ impl Daemon {
         // All that may be taken comes before anything is published, and so before anything is written.
         let plan = config.clone();
         let open = move || {
-            let ControlPlan { socket: path, group, mode } = &plan.control;
+            let ControlPlan { socket: path, group, mode, .. } = &plan.control;
             let socket = control::bind(path, group.as_deref(), *mode);
             let socket = socket.map_err(|error| RunError::Control(path.clone(), error));
-            (reload::load_identity(&plan), socket, system_servers().unwrap_or_default())
+            (reload::load_identities(&plan), socket, system_servers().unwrap_or_default())
         };
-        let (identity, socket, resolvers) =
+        let (identities, socket, resolvers) =
             disk.run("open the control socket", None, open).await.map_err(start_failed)?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
         let responder = Responder::new(notify.clone(), metrics.clone(), clock);
@@ -248,11 +250,14 @@ impl Daemon {
             probed: probe.results(),
             limiter: responder.limiter().clone(),
         };
+        let (sender, commands) = mpsc::channel(64);
+        let orders = OrderWays { commands: sender.clone(), keeper: keeper.commands.downgrade() };
+        let (published, measured) = (publisher.clone(), metrics.clone());
         let mut listeners =
-            Listeners::new(&config, publisher.clone(), responder, metrics.clone(), view.clone(), handover, descriptors);
+            Listeners::new(&config, published, responder, measured, view.clone(), orders, handover, descriptors);
         let writer = keeper.clone();
         let launch = async move {
-            let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;
+            let bound = listeners.bind(&config, identities).map_err(RunError::Listen)?;
             let socket = socket?;
             let schedule = start_schedule(&config, &sources).await.map_err(start_failed)?;
             let plan = publish_plan(&keeper, &config, remains, &Published::default(), &metrics).await;
@@ -263,7 +268,6 @@ impl Daemon {
             metrics.config_is_current.set(1);
             listeners.adopt(&config, bound).map_err(start_failed)?;
             let addresses = listeners.addresses();
-            let (sender, commands) = mpsc::channel(64);
             let control = socket.start(sender.clone()).map_err(start_failed)?;
             tokio::spawn(sources.clone().obey(announced));
             let automatic = sources.automatic_came();

@@ -10,7 +10,7 @@ fn parse(text: &str) -> Config {
     Config::parse(Path::new("c.toml"), text).unwrap_or_else(|errors| panic!("{errors}\nin\n{text}"))
 }
 
-/// The example with every default written out; the commented line for DNS over TLS too if asked for.
+/// The example with every default written out; the commented lines for TLS, too, if asked for.
 fn spell_out_example(tls: bool) -> String {
     let spelled = EXAMPLE.lines().map(|line| {
         let setting = line.strip_prefix("# To switch it on:").filter(|_| tls).map(str::trim).or_else(|| {
@@ -46,6 +46,7 @@ fn the_example_shows_every_key() {
         let shown = match table.path {
             "" => Some(&example),
             "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
+            "[control] https" => example.get("control").and_then(|control| control.get("https")),
             "[keys.\"NAME\"]" => example["keys"].get("transfer.example.com"),
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
             "[catalogs.\"NAME\"]" => example["catalogs"].get("datacenters.example.com"),
@@ -140,7 +141,9 @@ fn the_defaults_of_the_schema_are_true() {
             "[aggregations.\"NAME\"] damping" => damping,
             "" | "[[drains]]" | "[[aggregations.\"NAME\".names]]" | "a member of [aggregations.\"NAME\"]" => continue,
             "a member of [aggregations.\"NAME\"] with match" => continue,
-            "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
+            "[server] tls" | "[control] https" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => {
+                continue;
+            }
             // Of which the default is to have none.
             "primaries tls" => continue,
             "answers" | "addresses" | "[[aggregations.\"NAME\".names]] steering" | "[clients] \"NAME\"" => continue,

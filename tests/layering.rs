@@ -61,6 +61,7 @@ const LAYERS: [&[&str]; 15] = [
         "serve/http",
         "serve/http/*",
         "control",
+        "control/*",
         "schedule",
         "systemd",
         "metadata",

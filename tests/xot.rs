@@ -7,7 +7,7 @@ mod harness;
 
 use harness::{
     Aggregator, Client, Dname, Folder, Knotd, Named, Nsd, Port, Process, Record, SecondaryPlan, Settings, difference,
-    program_path, read_zone, wait_until, write_file, write_zone,
+    found, program_path, read_zone, sign, wait_until, write_file, write_zone,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -19,30 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The name of the primary in its certificate.
 const PRIMARY: &str = "primary.test";
 const SECRET: &str = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0";
-
-fn openssl(home: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(home).output();
-    let output = output.unwrap_or_else(|error| panic!("openssl is missing ({error}); run make test"));
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-}
-
-/// Makes an authority, `NAME.pem` with `NAME.key`.
-fn found(home: &Path, name: &str) {
-    let (certificate, key, subject) = (format!("{name}.pem"), format!("{name}.key"), format!("/CN={name}"));
-    let curve = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
-    openssl(home, &[&curve[..], &["-subj", &subject, "-keyout", &key, "-out", &certificate]].concat());
-}
-
-/// Makes a certificate that an authority has signed, `NAME.pem` with `NAME.key`.
-fn sign(home: &Path, authority: &str, name: &str, alternatives: &str) {
-    let [certificate, key, request, extra] = ["pem", "key", "csr", "ext"].map(|kind| format!("{name}.{kind}"));
-    let (ca, ca_key, subject) = (format!("{authority}.pem"), format!("{authority}.key"), format!("/CN={name}"));
-    write_file(&home.join(&extra), &format!("subjectAltName={alternatives}\nbasicConstraints=critical,CA:FALSE\n"));
-    let curve = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    openssl(home, &[&curve[..], &["-subj", &subject, "-keyout", &key, "-out", &request]].concat());
-    let by = ["-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-days", "2", "-extfile", &extra];
-    openssl(home, &[&["x509", "-req", "-in", &request, "-out", &certificate][..], &by].concat());
-}
 
 /// A zone with a serial.
 fn zone_text(zone: &str, serial: u32) -> Vec<Record> {

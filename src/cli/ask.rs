@@ -5,11 +5,11 @@
 use super::paint::{self, Look};
 use super::{Outcome, call, fail, misuse, send, show_reply};
 use crate::control::Request;
+use crate::control::server::Server;
 use crate::terminal::Stream;
 use clap::Args;
 use serde_json::Value;
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
 
 /// Options of verbs that show what they would change and ask before they do it.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub struct Asking {
 /// text of the preview is to have beside what the server says; `verb` is what is asked, and `nothing` says that it was not
 /// done.
 pub fn carry_out(
-    socket: &Path,
+    server: &Server,
     asking: &Asking,
     json: bool,
     request: impl Fn(bool) -> Request,
@@ -35,7 +35,7 @@ pub fn carry_out(
 ) -> Outcome {
     if !asking.yes {
         let question = request(true);
-        let mut preview = call(socket, &question)?;
+        let mut preview = call(server, &question)?;
         preview.text += &more(&preview.data);
         if asking.dry_run || !preview.ok {
             return show_reply(&question, preview, json);
@@ -49,7 +49,7 @@ pub fn carry_out(
             return Err(fail(nothing));
         }
     }
-    send(socket, &request(false), json)
+    send(server, &request(false), json)
 }
 
 /// Shows a preview and asks; only a clear yes is one.

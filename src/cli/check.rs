@@ -23,6 +23,7 @@ use crate::cli::security;
 use crate::cli::{Outcome, block_on, fail, print, print_failed, print_json, send};
 use crate::config::problem::{Kind, Problem};
 use crate::config::{Config, ConfigError, ConfigErrors, ControlPlan};
+use crate::control::server::Server;
 use crate::control::{self, Request};
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
@@ -89,7 +90,7 @@ pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> Outcome {
     };
     if options.against_running {
         let file = std::path::absolute(path).map_err(fail)?;
-        return send(&config.control.socket, &Request::Forecast { file: Some(file) }, as_json);
+        return send(&Server::Here(config.control.socket.clone()), &Request::Forecast { file: Some(file) }, as_json);
     }
     if options.live {
         return check_live(&config, options.zone.as_ref(), as_json);
@@ -159,9 +160,9 @@ fn load(path: &Path) -> Result<(Config, Vec<ConfigError>), ConfigErrors> {
 /// at.
 fn examine(config: &Config, has_files: bool) -> Findings {
     let mut found = Findings::default();
-    if let Some(plan) = config.listen.tls.as_ref().filter(|_| has_files)
-        && let Err(error) = TlsIdentity::load(plan)
-    {
+    let dns = config.listen.tls.as_ref().map(TlsIdentity::load);
+    let orders = config.control.https.as_ref().map(|https| TlsIdentity::load_for_operators(&https.tls));
+    for error in dns.into_iter().chain(orders).filter_map(Result::err).filter(|_| has_files) {
         found.here.push(Problem::new(Kind::Certificate, Some(&config.path), &error.to_string()));
     }
     if let Some(folder) = &config.state
@@ -283,7 +284,7 @@ fn describe_room(room: Room) -> String {
 /// Checks that the control socket can be made. Leaves nothing behind, such as a folder that belongs to root and that
 /// the server's user could not write.
 fn try_socket(control: &ControlPlan) -> io::Result<()> {
-    let ControlPlan { socket: path, group, mode } = control;
+    let ControlPlan { socket: path, group, mode, .. } = control;
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         Some(folder) if is_writable(folder) => Ok(()),
         Some(_) => Err(ErrorKind::PermissionDenied.into()),
@@ -312,7 +313,7 @@ fn bind_all(config: &Config) -> Vec<BindError> {
     }
     let tls = config.listen.tls.iter().flat_map(|plan| &plan.listen);
     let apis = config.apis.iter().flat_map(|api| &api.listen);
-    for address in tls.chain(&config.metrics.listen).chain(apis) {
+    for address in tls.chain(&config.metrics.listen).chain(apis).chain(config.control.https_addresses()) {
         report(*address, listen(*address));
     }
     errors

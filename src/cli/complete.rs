@@ -14,6 +14,7 @@
 use super::{CONFIG_VARIABLE, boot, call, command, find_socket};
 use crate::config::Config;
 use crate::control::Request;
+use crate::control::server::Server;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Zsh};
 use serde_json::Value;
@@ -78,7 +79,7 @@ fn named_file() -> Option<PathBuf> {
 /// The names that the running server has.
 fn served(kind: &str) -> Option<Vec<String>> {
     let socket = find_socket(None, named_file().as_deref()).ok()?;
-    let reply = call(&socket, &Request::Status { zone: None }).ok().filter(|reply| reply.ok)?;
+    let reply = call(&Server::Here(socket), &Request::Status { zone: None }).ok().filter(|reply| reply.ok)?;
     let of = |list: &'static str| reply.data[list].as_array().into_iter().flatten();
     let name = |entry: &Value| Some(plain(entry["zone"].as_str()?));
     let zones = of("zones").filter(|_| kind.is_empty());

@@ -2,10 +2,10 @@
 
 use super::ask::{self, Asking};
 use super::{Outcome, read_duration};
-use crate::control::{DrainOrder, Request, TargetText};
+use crate::control::server::Server;
+use crate::control::{DrainOrder, Request, TargetText, UndrainOrder};
 use clap::Args;
 use serde_json::Value;
-use std::path::Path;
 use std::time::Duration;
 
 /// Target of `drain` and `undrain`.
@@ -82,7 +82,7 @@ impl DrainOptions {
 impl Target {
     /// The order that ends drains.
     pub fn undrain(self) -> Request {
-        Request::Undrain(self.text())
+        Request::Undrain(UndrainOrder { target: self.text(), exact: false })
     }
 
     /// The target as an order has it.
@@ -92,10 +92,10 @@ impl Target {
 }
 
 /// Drains after a preview.
-pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> Outcome {
+pub fn drain(server: &Server, options: &DrainOptions, json: bool) -> Outcome {
     let words = ("drain", "nothing is drained");
     let more = |data: &Value| if options.all { list_all(data) } else { String::new() };
-    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), more, words)
+    ask::carry_out(server, &options.asking, json, |preview| options.request(preview), more, words)
 }
 
 /// Every name that the preview of each region has.

@@ -6,29 +6,29 @@
 //! Cost: five requests a second.
 
 use super::{Outcome, block_on, fail, no_reply, send, show_reply};
-use crate::control::{self, Request};
+use crate::control::Request;
+use crate::control::server::Server;
 use crate::terminal::{Bar, Bars};
 use crate::transfer::{Activity, Progress};
 use serde_json::Value;
 use std::convert::Infallible;
-use std::path::Path;
 use std::time::Duration;
 
 /// Interval of requests for the progress of the transfer.
 const PACE: Duration = Duration::from_millis(200);
 
 /// Has a zone transferred, and shows how far that has come.
-pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> Outcome {
+pub fn retransfer(server: &Server, zone: String, accept: bool, json: bool) -> Outcome {
     let order = Request::Retransfer { zone: zone.clone(), accept };
-    let Some(bars) = Bars::on_errors() else { return send(socket, &order, json) };
+    let Some(bars) = Bars::on_errors() else { return send(server, &order, json) };
     let reply = block_on(async {
         let bar = bars.add(&zone);
         let look = Request::Status { zone: Some(zone.clone()) };
         tokio::select! {
-            reply = control::call(socket, &order) => Some(reply),
+            reply = server.call(&order) => Some(reply),
             // Without a handler for the key the process has ended by it.
             Ok(()) = tokio::signal::ctrl_c() => None,
-            never = watch(socket, &look, &bar) => match never {},
+            never = watch(server, &look, &bar) => match never {},
         }
     })?;
     let left = || fail(format!("nobody looks any more; the transfer goes on: aggregator status {zone}"));
@@ -36,12 +36,12 @@ pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> Outc
 }
 
 /// Shows again and again how far the transfer is.
-async fn watch(socket: &Path, look: &Request, bar: &Bar) -> Infallible {
+async fn watch(server: &Server, look: &Request, bar: &Bar) -> Infallible {
     let mut pace = tokio::time::interval(PACE);
     loop {
         pace.tick().await;
         // A server that has no time for this has a reply to the order all the same.
-        if let Ok(reply) = control::call(socket, look).await {
+        if let Ok(reply) = server.call(look).await {
             let (progress, words) = describe(&reply.data["zones"][0]["source"]);
             bar.show(progress.records, progress.expected, words);
         }

@@ -2,9 +2,9 @@
 
 use super::Outcome;
 use super::ask::{self, Asking};
+use crate::control::server::Server;
 use crate::control::{Request, RollbackOrder};
 use clap::Args;
-use std::path::Path;
 
 /// The options of `rollback`.
 #[derive(Debug, Args)]
@@ -37,10 +37,10 @@ impl RollbackOptions {
 }
 
 /// Rolls a region back, or releases it, after a preview.
-pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> Outcome {
+pub fn rollback(server: &Server, options: &RollbackOptions, json: bool) -> Outcome {
     let words = match options.to {
         Some(_) => ("roll back", "nothing is rolled back"),
         None => ("release", "nothing is released"),
     };
-    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), |_| String::new(), words)
+    ask::carry_out(server, &options.asking, json, |preview| options.request(preview), |_| String::new(), words)
 }

@@ -16,7 +16,7 @@ use crate::view::security::{Item, describe, describe_files};
 use serde::Deserialize;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -176,7 +176,8 @@ fn foresee(config: &Config) -> Vec<Item> {
 /// The owners and modes of what the server reads and writes, and whether the user that it becomes may.
 fn describe_paths(config: &Config, user: Option<&Account>) -> Vec<Item> {
     let mut items = Vec::new();
-    let key = config.listen.tls.as_ref().map(|tls| &tls.key);
+    let of_orders = config.control.https.as_ref().map(|https| &https.tls);
+    let keys: Vec<&PathBuf> = config.listen.tls.iter().chain(of_orders).map(|tls| &tls.key).collect();
     for path in &config.named_paths {
         let is_ours = config.state.as_ref() == Some(path) || config.control.socket == *path;
         let Ok(about) = fs::metadata(path) else { continue };
@@ -189,7 +190,7 @@ fn describe_paths(config: &Config, user: Option<&Account>) -> Vec<Item> {
         if !readable {
             text += &format!("; user {} cannot read it", user.map_or("", |user| &user.name));
         }
-        if key == Some(path) && is_public {
+        if keys.contains(&path) && is_public {
             items.push(Item::new("secret file", false, format!("{text}; everybody can read it, run chmod 640")));
         } else if !is_public {
             items.push(Item::new("secret file", readable, text));

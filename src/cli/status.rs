@@ -7,10 +7,10 @@
 
 use super::{FAILED, Outcome, call, fail, print, print_json, send, show_reply};
 use crate::control::Request;
+use crate::control::server::Server;
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// The options of `status`.
@@ -25,12 +25,12 @@ pub struct StatusOptions {
 }
 
 /// Shows how everything is.
-pub fn status(socket: &Path, options: StatusOptions, json: bool) -> Outcome {
+pub fn status(server: &Server, options: StatusOptions, json: bool) -> Outcome {
     let request = Request::Status { zone: options.zone };
     if !options.problems {
-        return send(socket, &request, json);
+        return send(server, &request, json);
     }
-    let reply = call(socket, &request)?;
+    let reply = call(server, &request)?;
     if !reply.ok {
         return show_reply(&request, reply, json);
     }

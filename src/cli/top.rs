@@ -14,13 +14,13 @@ mod rows;
 use super::paint::style_of;
 use super::{Outcome, call, print};
 use crate::control::Request;
+use crate::control::server::Server;
 use crate::terminal::{self, Keys, Stream, Style, render};
 use crate::view::text::{format_seconds, or_dash};
 use keys::{Choice, HELP, decode};
 use rows::{COLUMNS, Kind, NUMBERS, Wanted, rows};
 use serde_json::Value;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -39,9 +39,9 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Shows pictures until the user ends it.
-pub fn top(socket: &Path) -> Outcome {
+pub fn top(server: &Server) -> Outcome {
     let request = Request::Status { zone: None };
-    let first = call(socket, &request)?.data;
+    let first = call(server, &request)?.data;
     let keys = if terminal::is_live(Stream::Output) { Keys::take() } else { None };
     let Some(keys) = keys else {
         let picture = Picture { status: &first, history: &[], note: "", choice: &Choice::default() };
@@ -67,7 +67,7 @@ pub fn top(socket: &Path) -> Outcome {
         }
         asked = Instant::now();
         choice.keep(&rows(&status, &choice.wanted));
-        match call(socket, &request) {
+        match call(server, &request) {
             Ok(reply) => (status, note) = (reply.data, String::new()),
             Err(failure) => note = failure.text,
         }

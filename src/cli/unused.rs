@@ -5,18 +5,19 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 /// Verbs, as words of the command line, with the options that mean nothing to them.
-const UNUSED: [(&[&str], &[&str]); 11] = [
-    (&["run"], &["socket", "json"]),
-    (&["boot"], &["socket", "json"]),
-    (&["check"], &["socket"]),
-    (&["top"], &["json"]),
-    (&["demo"], &["socket", "json", "config"]),
-    (&["register"], &["socket"]),
-    (&["discover"], &["socket", "config"]),
-    (&["announce"], &["socket", "json"]),
-    (&["cns", "convert"], &["socket", "config"]),
-    (&["cns", "tag"], &["socket", "config"]),
-    (&["version"], &["socket", "config"]),
+const UNUSED: [(&[&str], &[&str]); 12] = [
+    (&["run"], &["socket", "json", "remote", "on", "identity", "ca"]),
+    (&["boot"], &["socket", "json", "remote", "on", "identity", "ca"]),
+    (&["check"], &["socket", "remote", "on", "identity", "ca"]),
+    (&["top"], &["json", "on"]),
+    (&["stop"], &["remote", "on", "identity", "ca"]),
+    (&["demo"], &["socket", "json", "config", "remote", "on", "identity", "ca"]),
+    (&["register"], &["socket", "remote", "on", "identity", "ca"]),
+    (&["discover"], &["socket", "config", "remote", "on", "identity", "ca"]),
+    (&["announce"], &["socket", "json", "remote", "on", "identity", "ca"]),
+    (&["cns", "convert"], &["socket", "config", "remote", "on", "identity", "ca"]),
+    (&["cns", "tag"], &["socket", "config", "remote", "on", "identity", "ca"]),
+    (&["version"], &["socket", "config", "remote", "identity", "ca"]),
 ];
 
 /// Hides options from the help of verbs that have no use for them.

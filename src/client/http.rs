@@ -1,7 +1,8 @@
-//! The HTTP client: GET from one server, over plain connections and TLS, for services that inventories are read from.
+//! The HTTP client: GET from one server, over plain connections and TLS, for services that inventories are read from; and
+//! POST to servers of our own.
 //!
-//! Connections are kept for the next request. A request that fails on a kept connection, which the server may have
-//! closed meanwhile, is sent once more on a new one; whoever asks repeats the others.
+//! Connections are kept for the next request. A GET that fails on a kept connection, which the server may have
+//! closed meanwhile, is sent once more on a new one; whoever asks repeats the others. A POST is sent once, on a new one.
 //!
 //! Invariants: a request ends within its time, name look-up and TLS included; a body is complete, as long as the server
 //! said, and no longer than the limit; a body whose end only the end of the connection would show is refused, since it
@@ -16,16 +17,20 @@ use super::stream::{Stream, dial};
 use super::tls::{Trust, connector};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, ETAG, HOST, HeaderValue, IF_NONE_MATCH, TRANSFER_ENCODING};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, TRANSFER_ENCODING,
+};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
@@ -90,6 +95,11 @@ impl Endpoint {
     /// Reads a URL of the scheme `http` or `https`. Servers of the latter show a certificate that one of `ca` has signed,
     /// or one that the system trusts where there is none. An error says what is wrong with URL or certificates.
     pub fn new(url: &Url, ca: Option<&str>) -> Result<Endpoint, String> {
+        Endpoint::with_identity(url, ca, None)
+    }
+
+    /// The same, where we show who we are: `identity` is a PEM text with our certificate chain and its key.
+    pub fn with_identity(url: &Url, ca: Option<&str>, identity: Option<&[u8]>) -> Result<Endpoint, String> {
         let (host, authority) = match url.host() {
             Some(Host::Domain(name)) => (name.to_owned(), name.to_owned()),
             Some(Host::Ipv4(address)) => (address.to_string(), address.to_string()),
@@ -104,7 +114,7 @@ impl Endpoint {
             "http" => None,
             "https" => {
                 let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
-                Some((connector(ca.map_or(Trust::System, Trust::Listed))?, name))
+                Some((connector(ca.map_or(Trust::System, Trust::Listed), identity)?, name))
             }
             other => return Err(format!("\"{other}\" is neither http nor https")),
         };
@@ -138,23 +148,25 @@ impl Endpoint {
     }
 }
 
-/// Body of requests, which is empty.
-struct NoBody;
+/// Body of a request; empty with GET.
+#[derive(Default)]
+struct Payload(Bytes);
 
-impl Body for NoBody {
+impl Body for Payload {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(None)
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let payload = std::mem::take(&mut self.0);
+        Poll::Ready(Some(payload).filter(|payload| !payload.is_empty()).map(|payload| Ok(Frame::data(payload))))
     }
 
     fn is_end_stream(&self) -> bool {
-        true
+        self.0.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(0)
+        SizeHint::with_exact(self.0.len() as u64)
     }
 }
 
@@ -173,6 +185,18 @@ pub struct Get<'a> {
     pub octets: u64,
 }
 
+/// JSON that is sent to a path.
+#[derive(Clone, Debug)]
+pub struct Post<'a> {
+    /// Path and query, which follow the endpoint's own path.
+    pub path: &'a str,
+    pub json: Vec<u8>,
+    /// Time for the whole request.
+    pub time: Duration,
+    /// Longest body that is taken.
+    pub octets: u64,
+}
+
 /// Answer to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -184,7 +208,7 @@ pub struct Answer {
 /// Client of one server.
 pub struct HttpClient {
     endpoint: Endpoint,
-    idle: Mutex<Vec<SendRequest<NoBody>>>,
+    idle: Mutex<Vec<SendRequest<Payload>>>,
 }
 
 impl HttpClient {
@@ -210,20 +234,43 @@ impl HttpClient {
         {
             return Ok(answer);
         }
+        self.ask_on(self.open().await?.0, get).await
+    }
+
+    /// Sends JSON to a path. Every status is an answer.
+    pub async fn post(&self, post: Post<'_>) -> Result<Answer, HttpError> {
+        let (time, octets) = (post.time, post.octets);
+        let request = Request::post(self.endpoint.path(post.path)).header(HOST, self.endpoint.authority.as_str());
+        let request = request.header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
+        let request = request.body(Payload(post.json.into())).map_err(|error| HttpError::Request(error.to_string()))?;
+        let sent = async {
+            let (sender, connection) = self.open().await?;
+            let sent = self.send(sender, request, octets).await;
+            // Why a connection ended only the connection knows, such as that our certificate is not believed.
+            match sent {
+                Err(HttpError::Broken(_)) if let Ok(Err(error)) = connection.await => {
+                    Err(HttpError::Broken(describe(&error)))
+                }
+                sent => sent,
+            }
+        };
+        timeout(time, sent).await.unwrap_or(Err(HttpError::Slow(time)))
+    }
+
+    /// Opens a connection for requests; with it comes the task that serves it, which ends when the sender is dropped.
+    async fn open(&self) -> Result<(SendRequest<Payload>, JoinHandle<hyper::Result<()>>), HttpError> {
         let stream = TokioIo::new(self.endpoint.connect().await?);
         let (sender, connection) =
             http1::handshake(stream).await.map_err(|error| HttpError::Broken(error.to_string()))?;
-        // Ends when the sender is dropped; its errors are those of the request.
-        tokio::spawn(connection);
-        self.ask_on(sender, get).await
+        Ok((sender, tokio::spawn(connection)))
     }
 
-    /// Asks on a connection, and keeps it if the answer was read to its end.
-    async fn ask_on(&self, mut sender: SendRequest<NoBody>, get: Get<'_>) -> Result<Answer, HttpError> {
-        let broken = |error: hyper::Error| HttpError::Broken(error.to_string());
+    /// Asks on a connection.
+    async fn ask_on(&self, sender: SendRequest<Payload>, get: Get<'_>) -> Result<Answer, HttpError> {
         let unfit = |error: &dyn std::fmt::Display| HttpError::Request(error.to_string());
         let request = Request::get(self.endpoint.path(get.path)).header(HOST, self.endpoint.authority.as_str());
-        let mut request = request.header(ACCEPT, "application/json").body(NoBody).map_err(|error| unfit(&error))?;
+        let mut request =
+            request.header(ACCEPT, "application/json").body(Payload::default()).map_err(|error| unfit(&error))?;
         if let Some(etag) = get.etag {
             let etag = HeaderValue::from_str(etag).map_err(|error| unfit(&error))?;
             request.headers_mut().insert(IF_NONE_MATCH, etag);
@@ -233,6 +280,17 @@ impl HttpClient {
             bearer.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, bearer);
         }
+        self.send(sender, request, get.octets).await
+    }
+
+    /// Sends a request on a connection, and keeps that if the answer was read to its end.
+    async fn send(
+        &self,
+        mut sender: SendRequest<Payload>,
+        request: Request<Payload>,
+        octets: u64,
+    ) -> Result<Answer, HttpError> {
+        let broken = |error: hyper::Error| HttpError::Broken(error.to_string());
         sender.ready().await.map_err(broken)?;
         let (head, mut body) = sender.send_request(request).await.map_err(broken)?.into_parts();
         let is_bounded = head.headers.contains_key(CONTENT_LENGTH) || head.headers.contains_key(TRANSFER_ENCODING);
@@ -240,7 +298,7 @@ impl HttpClient {
         if !is_bounded && !matches!(head.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
             return Err(HttpError::Unbounded);
         }
-        let body = read_body(&mut body, get.octets).await?;
+        let body = read_body(&mut body, octets).await?;
         let etag = head.headers.get(ETAG).and_then(|etag| Some(etag.to_str().ok()?.to_owned()));
         let mut idle = self.idle.lock();
         if idle.len() < MOST_IDLE {
@@ -248,6 +306,12 @@ impl HttpClient {
         }
         Ok(Answer { status: head.status, etag, body })
     }
+}
+
+/// An error with what caused it.
+fn describe(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Reads a body to its end.

@@ -155,7 +155,7 @@ impl LdapClient {
     ) -> Result<LdapClient, String> {
         let name = || ServerName::try_from(host.to_owned()).map_err(|error| error.to_string());
         let tls = match trust {
-            Some(trust) => Some((connector(trust)?, name()?)),
+            Some(trust) => Some((connector(trust, None)?, name()?)),
             None => None,
         };
         let bind = LdapBindRequest { version: 3, dn: dn.to_owned(), cred: LdapBindCred::Simple(password.to_owned()) };

@@ -13,7 +13,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
@@ -29,13 +29,20 @@ pub enum Trust<'a> {
     Anyone,
 }
 
-/// Makes what TLS connections are made with; an error says what is wrong with the certificates.
-pub fn connector(trust: Trust<'_>) -> Result<TlsConnector, String> {
+/// Makes what TLS connections are made with; an error says what is wrong with the certificates. With an identity, a PEM
+/// text with a certificate chain and its key, we show who we are.
+pub fn connector(trust: Trust<'_>, identity: Option<&[u8]>) -> Result<TlsConnector, String> {
     let provider = Arc::new(default_provider());
     let verifier = verifier(trust, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?.dangerous().with_custom_certificate_verifier(verifier);
-    Ok(Arc::new(builder.with_no_client_auth()).into())
+    let Some(identity) = identity else { return Ok(Arc::new(builder.with_no_client_auth()).into()) };
+    let chain = CertificateDer::pem_slice_iter(identity).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| format!("our certificate cannot be read: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(identity);
+    let key = key.map_err(|error| format!("the key of our certificate cannot be read: {error}"))?;
+    let config = builder.with_client_auth_cert(chain, key);
+    Ok(Arc::new(config.map_err(|error| format!("our certificate cannot be used: {error}"))?).into())
 }
 
 /// Makes what judges certificates.

@@ -5,7 +5,7 @@
 //!
 //! Cost: O(tokens) to find one.
 
-use crate::config::server::{Placed, addresses};
+use crate::config::listening::{Placed, addresses};
 use inventory::model::Uuid;
 use settings::read::{Reader, shorten};
 use settings::secret::read_private_file;

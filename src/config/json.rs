@@ -72,6 +72,13 @@ pub fn describe_plan(config: &Config) -> Value {
         "page": config.metrics.page,
         "page_names": config.metrics.names,
         "control": config.control.socket,
+        "control_https": config.control.https.as_ref().map(|https| json!({
+            "listen": https.tls.listen,
+            "certificate": https.tls.certificate,
+            "client_ca": https.tls.client_ca,
+            "key": https.tls.key,
+            "operators": https.operators,
+        })),
         "security": {
             "user": config.security.user,
             "group": config.security.group,

@@ -186,6 +186,14 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "  {}", describe_tap(&config.tap))?;
     }
     writeln!(out, "  control socket: {}", config.control.socket.display())?;
+    if let Some(https) = &config.control.https {
+        let (addresses, operators) = (join(&https.tls.listen), join(&https.operators));
+        writeln!(
+            out,
+            "  orders over HTTPS: {addresses}, by {operators}, certificate {}",
+            https.tls.certificate.display()
+        )?;
+    }
     writeln!(out, "  {}", describe_security(&config.security))
 }
 

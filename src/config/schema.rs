@@ -10,6 +10,7 @@ use crate::config::drains::DRAIN;
 use crate::config::floods::{COOKIES, RATE_LIMIT};
 use crate::config::inventories::{FETCHED, FOLLOWED, INVENTORY, MADE};
 use crate::config::keys::KEY;
+use crate::config::operators::HTTPS;
 use crate::config::peer_tls::PEER_TLS;
 use crate::config::primaries::{PRIMARY, ZONE};
 use crate::config::probe::PROBE;
@@ -75,7 +76,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 46] {
+pub fn tables() -> [TableText; 47] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -119,6 +120,7 @@ pub fn tables() -> [TableText; 46] {
         STATE.describe(),
         METRICS.describe(),
         CONTROL.describe(),
+        HTTPS.describe(),
         LOG.describe(),
         DNSTAP.describe(),
         QUERY_LOG.describe(),

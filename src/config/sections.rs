@@ -3,9 +3,9 @@
 use crate::config::api::ApiPlan;
 use crate::config::automatic::AutomaticWays;
 use crate::config::keys::Keys;
+use crate::config::listening::Placed;
 use crate::config::member_rules::MemberRule;
 use crate::config::secondaries::Secondaries;
-use crate::config::server::Placed;
 use crate::config::transfer::TransferSection;
 use std::net::SocketAddr;
 use wire::name::Name;

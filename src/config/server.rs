@@ -7,6 +7,8 @@
 //! RFCs: 7766 (TCP), 7858 (DNS over TLS, port 853).
 
 use crate::acl::Prefix;
+use crate::config::listening::{Placed, addresses, some_addresses};
+use crate::config::operators::{HttpsSection, read_https};
 use crate::config::secondaries::read_prefix;
 use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::serve::{ListenPlan, TlsPlan};
@@ -14,7 +16,7 @@ use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Kind, Table, did_you_mean, key};
 use settings::tree::{Node, Value};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -138,6 +140,7 @@ pub static CONTROL: Table<ControlPlan> = Table {
         )),
         key("mode", r#""0660""#, "permissions of the socket; who may write to it may do everything")
             .takes(Kind::Own("octal number", |r, key, node, control| put(&mut control.mode, read_mode(r, key, node)))),
+        key("https", "", "orders over HTTPS by whoever has a certificate; default: off").bound("table"),
     ]],
 };
 
@@ -157,9 +160,6 @@ pub static LOG: Table<LogPlan> = Table {
 
 //--- Sections ---
 
-/// A configured listen address and where it is written.
-pub type Placed = (SocketAddr, usize);
-
 /// Settings from the sections that concern the server as a whole.
 pub struct ServerSections {
     pub name: Name,
@@ -176,7 +176,7 @@ pub struct ServerSections {
     pub log: LogPlan,
     /// All listen addresses that the file names.
     pub places: Vec<Placed>,
-    /// The files of DNS over TLS, with the offsets of their keys.
+    /// The files of DNS over TLS and of HTTPS, with the offsets of their keys.
     pub files: Vec<(&'static str, PathBuf, usize)>,
 }
 
@@ -212,7 +212,13 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
     let fields = METRICS.read_section(reader, root, &mut sections.metrics);
     let convert = |reader: &mut Reader<'_>, key: &str, node: &Node| addresses(reader, key, node, METRICS_PORT);
     sections.metrics.listen = read_listen(reader, &fields, &mut sections.places, convert);
-    CONTROL.read_section(reader, root, &mut sections.control);
+    let fields = CONTROL.read_section(reader, root, &mut sections.control);
+    if let Some(entry) = fields.entry("https")
+        && let Some(HttpsSection { plan, places }) = read_https(reader, entry, &mut sections.files)
+    {
+        sections.control.https = Some(plan);
+        sections.places.extend(places);
+    }
     LOG.read_section(reader, root, &mut sections.log);
     sections
 }
@@ -307,8 +313,6 @@ fn log_level(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String> 
     Some(text.to_string())
 }
 
-//--- Addresses ---
-
 /// Reads `listen`, and notes the places of addresses that the file names.
 fn read_listen(
     reader: &mut Reader<'_>,
@@ -321,43 +325,4 @@ fn read_listen(
         places.extend(&placed);
     }
     placed.into_iter().map(|(address, _)| address).collect()
-}
-
-/// Reads one address or a list of at least one.
-fn some_addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
-    if matches!(&node.value, Value::List(items) if items.is_empty()) {
-        let message = format!("\"{key}\" is empty; write for example [\"0.0.0.0:{port}\", \"[::]:{port}\"]");
-        return reader.refuse(node.at, message);
-    }
-    addresses(reader, key, node, port)
-}
-
-/// Reads one address or a list of addresses to listen on.
-pub fn addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
-    let wanted = format!("a list of addresses such as [\"0.0.0.0:{port}\"]");
-    let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-        let address = reader.address(key, node, port)?;
-        if address.ip().is_multicast() || address.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            let message = format!("nothing can listen on {}; write an address of this machine", address.ip());
-            return reader.refuse(node.at, message);
-        }
-        Some((address, node.at))
-    };
-    let items = reader.items(key, node, node.is_text(), &wanted)?;
-    Some(items.iter().filter_map(|item| one(reader, key, item)).collect())
-}
-
-/// Reports TCP addresses that are asked for more than once; every listener has a TCP half.
-pub fn refuse_shared_addresses(reader: &mut Reader<'_>, places: &[Placed]) {
-    for (index, (address, at)) in places.iter().enumerate() {
-        // Port 0 asks for any free port, a different one each time.
-        if address.port() == 0 {
-            continue;
-        }
-        let earlier = places[..index].iter().find(|(other, _)| other == address);
-        if let Some((_, first)) = earlier {
-            let line = reader.source.mention(*first);
-            reader.error(*at, format!("{address} is already listened on by {line}; write another port"));
-        }
-    }
 }

@@ -99,7 +99,8 @@ impl Descriptors {
     /// Returns the number of descriptors that everything but connections of clients may need.
     fn set_apart(&self, config: &Config) -> usize {
         let apis: usize = config.apis.iter().map(|api| api.listen.len()).sum();
-        let (listen, http) = (&config.listen, config.metrics.listen.len() + apis);
+        let orders = config.control.https_addresses().len();
+        let (listen, http) = (&config.listen, config.metrics.listen.len() + apis + orders);
         let tls = listen.tls.as_ref().map_or(0, |tls| tls.listen.len());
         let listeners = PER_LISTENER * (2 * listen.dns.len() + tls + http + 1);
         let clients = http * serve::http::MAX_CONNECTIONS + control::MAX_CLIENTS;

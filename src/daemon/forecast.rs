@@ -12,7 +12,7 @@
 
 use super::catalogs::{published_listings, put_in_force};
 use super::drain::{check_drains, services_first, whole_drains, would_take, write_names};
-use super::reload::load_identity;
+use super::reload::load_identities;
 use super::rights::load_within;
 use super::sources::SourcePlan;
 use super::ways::Ways;
@@ -50,7 +50,7 @@ pub async fn forecast(ways: Ways, file: Option<PathBuf>) -> Result<Reply, String
         let asked = sources.automatic_zones(&written, &before, true);
         let listings = published_listings(&written, &published);
         let config = put_in_force(&written, &listings, &asked, &before.listed).config;
-        let identity = load_identity(&config);
+        let identity = load_identities(&config);
         Ok((config, identity))
     };
     let (config, identity) = in_thread(load).await?;

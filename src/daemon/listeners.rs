@@ -13,10 +13,11 @@ use crate::acl::Prefix;
 use crate::config::Config;
 use crate::daemon::cns::rest::Rest;
 use crate::daemon::descriptors::Descriptors;
+use crate::daemon::order_desk::{OrderDesk, OrderWays};
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::serve::BindError;
-use crate::serve::http::{self, Site, readiness};
+use crate::serve::http::{self, Gate, Site, readiness};
 use crate::serve::listener::{Listener, listen};
 use crate::serve::respond::Responder;
 use crate::serve::stream::{self, StreamContext};
@@ -46,6 +47,9 @@ pub struct Listeners {
     sockets: Sockets,
     page: Page,
     view: view::Handle,
+    /// Where orders go, and who may give them over HTTPS.
+    orders: OrderWays,
+    gate: Arc<Gate>,
     manager: Arc<Manager>,
     inherited: Inherited,
     descriptors: Descriptors,
@@ -59,12 +63,21 @@ struct Sockets {
     http: BTreeMap<SocketAddr, Listener>,
     /// REST interfaces of inventories.
     api: BTreeMap<SocketAddr, Listener>,
+    /// Orders over HTTPS.
+    orders: BTreeMap<SocketAddr, Listener>,
+}
+
+/// What is shown to clients who speak TLS: those of DNS, and operators.
+#[derive(Default)]
+pub struct Identities {
+    pub dns: Option<TlsIdentity>,
+    pub orders: Option<TlsIdentity>,
 }
 
 /// Sockets that are bound and not in service yet.
 pub struct Bound {
     sockets: Sockets,
-    identity: Option<TlsIdentity>,
+    identities: Identities,
     /// Duplicates of the sockets, for the service manager to keep.
     kept: Vec<(Kind, SocketAddr, OwnedFd)>,
 }
@@ -77,6 +90,7 @@ impl Listeners {
         responder: Arc<Responder>,
         metrics: Arc<Metrics>,
         view: view::Handle,
+        orders: OrderWays,
         (manager, inherited): (Arc<Manager>, Inherited),
         descriptors: Descriptors,
     ) -> Listeners {
@@ -89,6 +103,8 @@ impl Listeners {
             sockets: Sockets::default(),
             page: Page::new(view.clone()),
             view,
+            orders,
+            gate: Arc::default(),
             manager,
             inherited,
             descriptors,
@@ -97,11 +113,7 @@ impl Listeners {
 
     /// Binds every address of a configuration that is not in service yet. All failures are told at once, with that of
     /// the certificate.
-    pub fn bind(
-        &mut self,
-        config: &Config,
-        identity: Result<Option<TlsIdentity>, String>,
-    ) -> Result<Bound, Vec<String>> {
+    pub fn bind(&mut self, config: &Config, identities: Result<Identities, String>) -> Result<Bound, Vec<String>> {
         let mut opener = Opener { inherited: std::mem::take(&mut self.inherited), kept: Vec::new() };
         let mut sockets = Sockets::default();
         let mut errors = Vec::new();
@@ -128,6 +140,7 @@ impl Listeners {
             (tls_addresses(config), &self.sockets.tls, &mut sockets.tls),
             (&config.metrics.listen[..], &self.sockets.http, &mut sockets.http),
             (&api_addresses(config)[..], &self.sockets.api, &mut sockets.api),
+            (config.control.https_addresses(), &self.sockets.orders, &mut sockets.orders),
         ] {
             for &address in wanted.iter().filter(|address| !old.contains_key(address)) {
                 match opener.listen(address) {
@@ -136,14 +149,14 @@ impl Listeners {
                 }
             }
         }
-        let identity = identity.unwrap_or_else(|error| {
+        let identities = identities.unwrap_or_else(|error| {
             errors.push(error);
-            None
+            Identities::default()
         });
         for (kind, address) in opener.inherited.close() {
             self.manager.forget(kind, address);
         }
-        if errors.is_empty() { Ok(Bound { sockets, identity, kept: opener.kept }) } else { Err(errors) }
+        if errors.is_empty() { Ok(Bound { sockets, identities, kept: opener.kept }) } else { Err(errors) }
     }
 
     /// The address in service that an address includes or is included in, as 0.0.0.0 does with all others of its port.
@@ -154,7 +167,7 @@ impl Listeners {
             own.port() == address.port() && (*own == address || includes(*own, address) || includes(address, *own))
         };
         let dns = self.sockets.dns.keys();
-        let http = self.sockets.http.keys().chain(self.sockets.api.keys());
+        let http = self.sockets.http.keys().chain(self.sockets.api.keys()).chain(self.sockets.orders.keys());
         dns.chain(self.sockets.tls.keys()).chain(http).copied().find(overlaps)
     }
 
@@ -172,18 +185,25 @@ impl Listeners {
             self.sockets.dns.insert(address, (udp, stream));
         }
         // Certificates are renewed in place; every reload shows the present one.
-        bound.identity.iter().for_each(|identity| identity.show(&self.certificate));
+        bound.identities.dns.iter().for_each(|identity| identity.show(&self.certificate));
+        bound.identities.orders.iter().for_each(|identity| identity.show(&self.gate.shown));
         for (address, mut listener) in bound.sockets.tls {
             result = result.and(tls::start(&mut listener, &self.certificate, &self.streams));
             self.sockets.tls.insert(address, listener);
         }
         for (address, mut listener) in bound.sockets.http {
-            result = result.and(self.start_http(&mut listener, Arc::new(self.page.clone())));
+            result = result.and(self.start_http(&mut listener, Arc::new(self.page.clone()), None));
             self.sockets.http.insert(address, listener);
         }
         for (address, mut listener) in bound.sockets.api {
-            result = result.and(self.start_http(&mut listener, Arc::new(Rest::new(self.view.clone(), address))));
+            let site = Arc::new(Rest::new(self.view.clone(), address));
+            result = result.and(self.start_http(&mut listener, site, None));
             self.sockets.api.insert(address, listener);
+        }
+        for (address, mut listener) in bound.sockets.orders {
+            let site = Arc::new(OrderDesk::new(self.page.clone(), self.view.clone(), self.orders.clone()));
+            result = result.and(self.start_http(&mut listener, site, Some(self.gate.clone())));
+            self.sockets.orders.insert(address, listener);
         }
         self.end_removed(config);
         if self.udp_threads != config.listen.udp_threads && self.udp_threads != 0 {
@@ -198,11 +218,12 @@ impl Listeners {
         let limits = self.descriptors.fit(config);
         self.streams.configure(&limits, secondaries(config));
         self.page.configure(config);
+        self.gate.set_names(config.control.https.iter().flat_map(|https| https.operators.clone()).collect());
         self.regions.store(Arc::new(config.awaited_regions().cloned().collect()));
     }
 
-    /// Starts to serve monitoring and a site.
-    fn start_http(&self, listener: &mut Listener, site: Arc<dyn Site>) -> io::Result<()> {
+    /// Starts to serve monitoring and a site, to operators alone if there is a gate.
+    fn start_http(&self, listener: &mut Listener, site: Arc<dyn Site>, gate: Option<Arc<Gate>>) -> io::Result<()> {
         let (publisher, regions) = (self.streams.publisher.clone(), self.regions.clone());
         let was_ready = self.was_ready.clone();
         let ready = move || {
@@ -210,7 +231,7 @@ impl Listeners {
             was_ready.fetch_or(result.is_ok(), Ordering::Relaxed);
             result
         };
-        http::start(listener, self.streams.metrics.clone(), ready, Some(site))
+        http::start(listener, self.streams.metrics.clone(), ready, Some(site), gate)
     }
 
     /// Ends the sockets that a configuration does not have.
@@ -237,6 +258,7 @@ impl Listeners {
             (tls_addresses(config), &mut sockets.tls),
             (&config.metrics.listen[..], &mut sockets.http),
             (&api_addresses(config)[..], &mut sockets.api),
+            (config.control.https_addresses(), &mut sockets.orders),
         ] {
             listeners.retain(|address, listener| keep(listener.address(), wanted.contains(address)));
         }

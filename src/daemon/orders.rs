@@ -52,7 +52,7 @@ impl Ways {
             Request::DrainShare { percent, order } => {
                 self.in_turn(move |ways, turn| drain(ways, order, Some(percent), turn))
             }
-            Request::Undrain(target) => self.in_turn(|ways, turn| undrain(ways, target, turn)),
+            Request::Undrain(order) => self.in_turn(|ways, turn| undrain(ways, order, turn)),
             Request::Cns(request) => Box::pin(cns::answer(self.view.clone(), request)),
             Request::Security => Box::pin(std::future::ready(security::tell())),
             Request::Notify { zone } => Box::pin(std::future::ready(self.notify_secondaries(zone.as_deref()))),

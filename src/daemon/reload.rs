@@ -19,7 +19,7 @@
 use super::catalogs::{InForce, published_listings, put_in_force, tell};
 use super::disk::DiskWork;
 use super::drain::check_drains;
-use super::listeners::Bound;
+use super::listeners::{Bound, Identities};
 use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
 use super::rights::load_within;
@@ -244,7 +244,7 @@ struct Opened {
 /// Configuration, certificate and control socket, as read and made on disk.
 struct ReadConfiguration {
     config: Config,
-    identity: Result<Option<TlsIdentity>, String>,
+    identities: Result<Identities, String>,
     control: Option<ControlListener>,
     resolvers: Vec<SocketAddr>,
 }
@@ -294,8 +294,9 @@ impl Reload {
     async fn open(&self) -> Result<(Arc<Config>, Opened), String> {
         let old = self.old.clone();
         let found = self.disk.run("read the configuration", Some(DISK_PATIENCE), move || find(&old)).await;
-        let ReadConfiguration { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
-        let bound = self.ways.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
+        let ReadConfiguration { config, identities, control, resolvers } =
+            found.map_err(|error| error.to_string())??;
+        let bound = self.ways.listeners.lock().await.bind(&config, identities).map_err(|errors| errors.join("\n"))?;
         let control = control.map(|control| control.start(self.ways.commands.clone())).transpose();
         let failed = |error| RunError::Control(config.control.socket.clone(), error).to_string();
         let control = control.map_err(failed)?;
@@ -310,7 +311,7 @@ impl Reload {
     async fn admit(&self, config: &Arc<Config>) -> Result<(), String> {
         let config = config.clone();
         let admit = move || {
-            let ControlPlan { socket, group, mode } = &config.control;
+            let ControlPlan { socket, group, mode, .. } = &config.control;
             control::admit(socket, group.as_deref(), *mode)
         };
         let admitted = self.disk.run("change the control socket", Some(DISK_PATIENCE), admit).await;
@@ -387,19 +388,21 @@ impl Reload {
 /// Reads the configuration and the files that it names, and makes the control socket if it is another one or gone.
 fn find(old: &Config) -> Result<ReadConfiguration, String> {
     let config = load_within(&old.path)?;
-    let identity = load_identity(&config);
-    let ControlPlan { socket: path, group, mode } = &config.control;
+    let identities = load_identities(&config);
+    let ControlPlan { socket: path, group, mode, .. } = &config.control;
     let control = if *path == old.control.socket && control::is_answering(path) {
         None
     } else {
         let bound = control::bind(path, group.as_deref(), *mode);
         Some(bound.map_err(|error| RunError::Control(path.clone(), error).to_string())?)
     };
-    Ok(ReadConfiguration { identity, control, resolvers: system_servers().unwrap_or_default(), config })
+    Ok(ReadConfiguration { identities, control, resolvers: system_servers().unwrap_or_default(), config })
 }
 
-/// Reads the certificate that a configuration names.
-pub fn load_identity(config: &Config) -> Result<Option<TlsIdentity>, String> {
-    let identity = config.listen.tls.as_ref().map(TlsIdentity::load).transpose();
-    identity.map_err(|error| format!("{}: {error}", config.path.display()))
+/// Reads the certificates that a configuration names.
+pub fn load_identities(config: &Config) -> Result<Identities, String> {
+    let failed = |error| format!("{}: {error}", config.path.display());
+    let https = config.control.https.as_ref().map(|https| &https.tls);
+    let dns = config.listen.tls.as_ref().map(TlsIdentity::load).transpose().map_err(failed)?;
+    Ok(Identities { dns, orders: https.map(TlsIdentity::load_for_operators).transpose().map_err(failed)? })
 }

@@ -178,7 +178,12 @@ impl Snapshot {
         let mut regions: Vec<RegionStatus> =
             self.regions.values().map(|region| self.region_status(region, now)).collect();
         regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
-        Status { zones, regions, drains: self.drains.iter().map(|drain| self.drain_status(drain)).collect() }
+        Status { zones, regions, drains: self.drain_statuses() }
+    }
+
+    /// Tells all drains in force.
+    pub fn drain_statuses(&self) -> Vec<DrainStatus> {
+        self.drains.iter().map(|drain| self.drain_status(drain)).collect()
     }
 
     /// Returns the status of a region.

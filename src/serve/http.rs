@@ -7,7 +7,8 @@
 //! Invariants: a connection ends after one response, or when its client has taken nothing for five seconds. Streams of
 //! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a
 //! number of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a
-//! right to places that nobody else may take. Only GET and HEAD are served, unless a site has
+//! right to places that nobody else may take. Where there is a [`Gate`], nobody is answered without a certificate, and an
+//! order may take as long as a transfer does. Only GET and HEAD are served, unless a site has
 //! other methods at a path; then at most 64 KiB of a body are read. What is
 //! for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
 //! learns the name and decides for itself.
@@ -15,11 +16,12 @@
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
 
 mod gzip;
+mod operators;
 
 use crate::metrics::Metrics;
 use crate::publish::{Published, State};
 use crate::serve::listener::Listener;
-use crate::serve::places::{Class, Measured, Place, Places, Room};
+use crate::serve::places::{Class, Place, Places, Room};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, VARY,
@@ -30,15 +32,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
+pub use operators::Gate;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -59,6 +63,8 @@ const MAX_STREAMS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Octets of a piece.
 const PIECE: usize = 64 << 10;
+/// Longest time that an order may take: that of a transfer, and a minute more.
+const LONGEST_ORDER: Duration = Duration::from_secs(3660);
 /// Factor by which the client of a stream may leave it unread for longer.
 const STREAM_PATIENCE: u32 = 6;
 /// Methods that change nothing and have no body.
@@ -97,8 +103,12 @@ pub struct Asked {
     pub host: Option<String>,
     /// The field Authorization, as far as it is text.
     pub authorization: Option<String>,
+    /// The media type of the body.
+    pub media_type: Option<String>,
     /// Empty for GET and HEAD.
     pub body: Vec<u8>,
+    /// The name of the operator who asks, as the certificate has it; none where nobody has to show one.
+    pub operator: Option<String>,
 }
 
 /// Content of a site, as soon as the site knows it.
@@ -123,30 +133,34 @@ struct Context {
     site: Option<Arc<dyn Site>>,
     patience: Duration,
     streams: Arc<Semaphore>,
+    /// Who is let in; none where everybody is.
+    gate: Option<Arc<Gate>>,
 }
 
 /// Starts to serve monitoring and a site. `ready` says whether clients get answers, or else what is missing, one thing a
-/// line.
+/// line. With a gate it is HTTPS, only operators are let in, and what they ask for may take long.
 pub fn start(
     listener: &mut Listener,
     metrics: Arc<Metrics>,
     ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     site: Option<Arc<dyn Site>>,
+    gate: Option<Arc<Gate>>,
 ) -> io::Result<()> {
     let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-    start_with(listener, Context { metrics, ready: Box::new(ready), site, patience: PATIENCE, streams })
+    start_with(listener, Context { metrics, ready: Box::new(ready), site, patience: PATIENCE, streams, gate })
 }
 
 /// Starts to serve from this state. A connection ends with the listener.
 fn start_with(listener: &mut Listener, context: Context) -> io::Result<()> {
     let places = Places::new(Room { total: MAX_CONNECTIONS, per_client: MAX_CONNECTIONS, reserved: RESERVED });
     let context = Arc::new(context);
-    listener.start("an HTTP connection", move |stream, peer, mut stop| {
+    let what = if context.gate.is_some() { "an HTTPS connection" } else { "an HTTP connection" };
+    listener.start(what, move |stream, peer, mut stop| {
         let (place, _) = places.enter(peer.ip(), Class::General);
         let (place, context) = (Arc::new(place), context.clone());
         Some(async move {
             tokio::select! {
-                () = serve(stream, &place, context) => {}
+                () = serve(stream, peer, &place, context) => {}
                 () = place.connection.displaced() => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
@@ -176,8 +190,29 @@ pub fn readiness(published: &Published, regions: &[Name], was_ready: bool) -> Re
     if missing.is_empty() { Ok(()) } else { Err(missing) }
 }
 
-/// Serves one connection.
-async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
+/// Serves one connection, after a handshake where there is a gate.
+async fn serve(stream: TcpStream, peer: SocketAddr, place: &Arc<Place>, context: Arc<Context>) {
+    let stream = place.connection.measure(stream);
+    let Some(gate) = &context.gate else { return serve_on(stream, Client::Anybody, place, context).await };
+    let Some((stream, operator)) = gate.admit(stream, peer, context.patience).await else { return };
+    serve_on(stream, operator.map_or(Client::Stranger, Client::Operator), place, context).await;
+}
+
+/// Who asks.
+#[derive(Clone)]
+enum Client {
+    Anybody,
+    /// By name.
+    Operator(String),
+    /// One with a certificate in which no name is an operator's.
+    Stranger,
+}
+
+/// Serves what comes on a stream.
+async fn serve_on<S>(stream: S, client: Client, place: &Arc<Place>, context: Arc<Context>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
     let patience = context.patience;
     let progress = Arc::new(Progress::default());
     let made = progress.clone();
@@ -188,12 +223,12 @@ async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
         if matches!(request.uri().path(), METRICS | HEALTH | READINESS) {
             asking.reserve();
         }
-        let (context, progress) = (context.clone(), progress.clone());
-        Box::pin(async move { Ok::<_, Infallible>(respond(request, &context, progress).await) })
+        let (context, progress, client) = (context.clone(), progress.clone(), client.clone());
+        Box::pin(async move { Ok::<_, Infallible>(respond(request, client, &context, progress).await) })
     });
     let mut settings = http1::Builder::new();
     settings.max_buf_size(MAX_HEAD_BYTES).keep_alive(false).header_read_timeout(None).title_case_headers(true);
-    let mut connection = settings.serve_connection(TokioIo::new(place.connection.measure(stream)), service);
+    let mut connection = settings.serve_connection(TokioIo::new(stream), service);
     let mut seen = 0;
     // Whatever goes wrong with a connection concerns its client alone.
     while timeout(made.patience(patience), poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {
@@ -208,7 +243,7 @@ async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
 
 /// Ends a connection. Closing with octets unread would reset it and could take the response with it (RFC 9112 section
 /// 9.6).
-async fn close(mut stream: Measured<TcpStream>) -> io::Result<()> {
+async fn close(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     stream.shutdown().await?;
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
@@ -224,12 +259,18 @@ struct Progress {
     pieces: AtomicU64,
     /// True if these are events.
     streams: AtomicBool,
+    /// True while an operator's order is carried out.
+    is_waiting: AtomicBool,
 }
 
 impl Progress {
     /// Longest time that the next piece may take.
     fn patience(&self, patience: Duration) -> Duration {
-        if self.streams.load(Ordering::Relaxed) { patience * STREAM_PATIENCE } else { patience }
+        match (self.is_waiting.load(Ordering::Relaxed), self.streams.load(Ordering::Relaxed)) {
+            (true, _) => LONGEST_ORDER,
+            (false, true) => patience * STREAM_PATIENCE,
+            (false, false) => patience,
+        }
     }
 }
 
@@ -313,9 +354,26 @@ fn host_of(uri: &Uri, version: Version, fields: &HeaderMap) -> Result<Option<Str
 }
 
 /// Answers a request and counts the answer as progress.
-async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Progress>) -> Response<Sent> {
+async fn respond(
+    request: Request<Incoming>,
+    client: Client,
+    context: &Context,
+    progress: Arc<Progress>,
+) -> Response<Sent> {
     let accepts_gzip = gzip::is_accepted(request.headers());
-    let response = shorten(answer(request, context).await, accepts_gzip).await;
+    let operator = match client {
+        Client::Stranger => {
+            let why = "the certificate has none of the names in \"operators\"\n";
+            return whole(StatusCode::FORBIDDEN, PLAIN, why).map(|content| Sent { content, progress });
+        }
+        Client::Operator(name) => Some(name),
+        Client::Anybody => None,
+    };
+    progress.is_waiting.store(operator.is_some(), Ordering::Relaxed);
+    // Who waited for the request looks at its patience again.
+    progress.pieces.fetch_add(1, Ordering::Relaxed);
+    let response = shorten(answer(request, operator, context).await, accepts_gzip).await;
+    progress.is_waiting.store(false, Ordering::Relaxed);
     progress.streams.store(matches!(response.body(), Sending::Stream { .. }), Ordering::Relaxed);
     // The answer itself is progress.
     progress.pieces.fetch_add(1, Ordering::Relaxed);
@@ -351,7 +409,7 @@ async fn read_body(body: &mut Incoming) -> Result<Vec<u8>, ()> {
 }
 
 /// Finds the answer to a request.
-async fn answer(mut request: Request<Incoming>, context: &Context) -> Response<Sending> {
+async fn answer(mut request: Request<Incoming>, operator: Option<String>, context: &Context) -> Response<Sending> {
     let path = request.uri().path().to_owned();
     let path = &path[..];
     let host = host_of(request.uri(), request.version(), request.headers());
@@ -398,13 +456,15 @@ async fn answer(mut request: Request<Incoming>, context: &Context) -> Response<S
         (_, Some(site)) => {
             let query = request.uri().query().unwrap_or_default().to_owned();
             let method = request.method().clone();
-            let authorization = request.headers().get(AUTHORIZATION).and_then(|field| field.to_str().ok());
-            let authorization = authorization.map(str::to_owned);
-            match site.respond(Asked { method, path: path.to_owned(), query, host, authorization, body }).await {
+            let field = |name| request.headers().get(name).and_then(|field| field.to_str().ok()).map(str::to_owned);
+            let (authorization, media_type) = (field(AUTHORIZATION), field(CONTENT_TYPE));
+            let path = path.to_owned();
+            let asked = Asked { method, path, query, host, authorization, media_type, body, operator };
+            match site.respond(asked).await {
                 // Nobody reads the events of an answer without a body.
                 Some(Content::Events(_)) if request.method() == Method::HEAD => whole(StatusCode::OK, EVENT_STREAM, ""),
                 Some(content) => send(content, context),
-                None if path == "/" => whole(StatusCode::OK, PLAIN, INDEX),
+                None if request.uri().path() == "/" => whole(StatusCode::OK, PLAIN, INDEX),
                 None => whole(StatusCode::NOT_FOUND, PLAIN, INDEX),
             }
         }

@@ -1,11 +1,11 @@
-//! DNS over TLS (RFC 7858): certificates, and how listeners show them.
+//! DNS over TLS (RFC 7858): certificates, those of HTTPS for operators, too, and how listeners show them.
 //!
 //! The settings of TLS are those that hickory-server gives its own listeners, and where clients are asked for a
 //! certificate, the same with that; connections are served by the stream code, with all that holds over TCP: limits,
 //! signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
 //!
-//! Invariant: certificates and authorities can change under open connections. A client that shows no certificate is
-//! served all the same; one that shows a wrong one is told so and not served.
+//! Invariant: certificates and authorities can change under open connections. A client of DNS that shows no certificate is
+//! served all the same; one that shows a wrong one is told so and not served. An operator has to show one.
 //!
 //! Cost: reading the files; a lock-free load of the settings for each handshake.
 
@@ -25,6 +25,9 @@ use rustls::{RootCertStore, ServerConfig};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// ALPN identifier of HTTP/1.1 (RFC 7301).
+const HTTP: &[u8] = b"http/1.1";
 
 /// Error: certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +53,18 @@ pub enum TlsError {
 pub struct TlsIdentity(Arc<Settings>);
 
 impl TlsIdentity {
-    /// Reads the files of a plan.
+    /// Reads the files of a plan for DNS.
     pub fn load(plan: &TlsPlan) -> Result<TlsIdentity, TlsError> {
+        TlsIdentity::load_for(plan, PROTOCOL, false)
+    }
+
+    /// Reads the files of a plan for HTTP of operators, who all have certificates.
+    pub fn load_for_operators(plan: &TlsPlan) -> Result<TlsIdentity, TlsError> {
+        TlsIdentity::load_for(plan, HTTP, true)
+    }
+
+    /// Reads the files of a plan for a protocol, by its name in ALPN.
+    fn load_for(plan: &TlsPlan, protocol: &[u8], needs_certificate: bool) -> Result<TlsIdentity, TlsError> {
         let chain = load_chain(&plan.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&plan.key).map_err(|error| match error {
             pem::Error::NoItemsFound => TlsError::NoKey(plan.key.clone()),
@@ -68,15 +81,16 @@ impl TlsIdentity {
             key: plan.key.clone(),
             error: rustls::Error::General(error),
         };
-        let clients = plan.client_ca.as_deref().map(load_authorities).transpose()?;
+        let authorities = plan.client_ca.as_deref().map(|path| load_authorities(path, needs_certificate));
+        let clients = authorities.transpose()?;
         let config = match &clients {
-            None => default_tls_server_config(PROTOCOL, shown).map_err(|error| unusable(error.to_string()))?,
+            None => default_tls_server_config(protocol, shown).map_err(|error| unusable(error.to_string()))?,
             Some(clients) => {
                 let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
                 let builder =
                     builder.with_safe_default_protocol_versions().map_err(|error| unusable(error.to_string()))?;
                 let mut config = builder.with_client_cert_verifier(clients.clone()).with_cert_resolver(shown);
-                config.alpn_protocols = vec![PROTOCOL.to_vec()];
+                config.alpn_protocols = vec![protocol.to_vec()];
                 config
             }
         };
@@ -89,15 +103,16 @@ impl TlsIdentity {
     }
 }
 
-/// Reads the authorities that sign certificates of clients, which need not show any.
-fn load_authorities(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+/// Reads the authorities that sign certificates of clients, which may have to show one.
+fn load_authorities(path: &Path, needs_certificate: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let failed = |error: String| TlsError::Authorities { path: path.to_path_buf(), error };
     let mut roots = RootCertStore::empty();
     for certificate in load_chain(path)? {
         roots.add(certificate).map_err(|error| failed(error.to_string()))?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()));
-    builder.allow_unauthenticated().build().map_err(|error| failed(error.to_string()))
+    let builder = if needs_certificate { builder } else { builder.allow_unauthenticated() };
+    builder.build().map_err(|error| failed(error.to_string()))
 }
 
 /// Reads all certificates of a file.

@@ -110,7 +110,7 @@ impl ReloadChanges {
                 new.probe.every.map_or("never".to_owned(), |every| format!("every {}", format_duration(every)))
             }),
             log_level: (new.log.level != old.log.level).then(|| new.log.level.clone()),
-            certificate_read: new.listen.tls.is_some(),
+            certificate_read: new.listen.tls.is_some() || new.control.https.is_some(),
             log_format: new.log.format != old.log.format,
             state_folder: new.state != old.state,
             security: new.security != old.security,
@@ -202,7 +202,16 @@ fn without_exempt(config: &Config) -> RateLimitPlan {
 fn listen_addresses(config: &Config) -> Vec<SocketAddr> {
     let tls = config.listen.tls.iter().flat_map(|tls| &tls.listen);
     let apis = config.apis.iter().flat_map(|api| &api.listen);
-    config.listen.dns.iter().chain(tls).chain(&config.metrics.listen).chain(apis).copied().collect()
+    config
+        .listen
+        .dns
+        .iter()
+        .chain(tls)
+        .chain(&config.metrics.listen)
+        .chain(apis)
+        .chain(config.control.https_addresses())
+        .copied()
+        .collect()
 }
 
 /// The addresses of the second list that the first does not have.

@@ -12,7 +12,7 @@
 //! O(its instances), no more than two of these at a time. The threads
 //! that answer queries know nothing of it.
 
-mod api;
+pub mod api;
 mod chart;
 mod datacenters;
 mod explain;
@@ -161,7 +161,7 @@ impl Page {
     }
 
     /// Returns the content at a path.
-    async fn route(&self, path: &str, query: &str) -> Content {
+    pub async fn route(&self, path: &str, query: &str) -> Content {
         let query: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let segments: Vec<String> = path.split('/').skip(1).map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -373,7 +373,7 @@ fn asset(media_type: &'static str, body: &str) -> Content {
 }
 
 /// A part of a path as text.
-fn decode(segment: &str) -> String {
+pub fn decode(segment: &str) -> String {
     // A plus sign stands for itself in paths, and for a blank in what the decoder expects.
     let field = format!("={}", segment.replace('+', "%2B").replace('&', "%26"));
     form_urlencoded::parse(field.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()

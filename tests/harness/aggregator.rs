@@ -19,6 +19,17 @@ pub struct Output {
     pub stderr: String,
 }
 
+impl Output {
+    /// What a process has printed, as text.
+    pub fn of(output: &std::process::Output) -> Output {
+        Output {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
 /// Settings of a configuration besides ports and paths.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -241,12 +252,7 @@ fn start_process(configuration: &Path, open_files: Option<u64>, environment: &[(
 /// Runs a verb with a configuration file, whether a daemon runs or not.
 pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-    let output = run(command.args(arguments).arg("-c").arg(configuration)).expect("run aggregator");
-    Output {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    Output::of(&run(command.args(arguments).arg("-c").arg(configuration)).expect("run aggregator"))
 }
 
 /// The whole configuration around a plan.

@@ -45,7 +45,7 @@ mod zookeeper;
 
 pub use aggregator::{Aggregator, Output, Settings, run_verb};
 pub use browser::{Browser, target_file};
-pub use certificate::certify;
+pub use certificate::{certify, found, sign};
 pub use client::{Client, Query, decode, read_frame, write_frame};
 pub use dname::Dname;
 pub use documents::write_table;

@@ -13,7 +13,7 @@ fn start(patience: Duration, ready: Arc<AtomicBool>) -> Listener {
 fn listen(patience: Duration, ready: Ready, site: Option<Arc<dyn Site>>) -> Listener {
     let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (metrics, streams) = (Arc::new(Metrics::new()), Arc::new(Semaphore::new(MAX_STREAMS)));
-    start_with(&mut listener, Context { metrics, ready, site, patience, streams }).unwrap();
+    start_with(&mut listener, Context { metrics, ready, site, patience, streams, gate: None }).unwrap();
     listener
 }
 

@@ -46,6 +46,11 @@ pub struct Settings {
 pub struct Shown(ArcSwapOption<Settings>);
 
 impl Shown {
+    /// The settings for a new connection.
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.0.load_full()
+    }
+
     /// Has other settings for new connections.
     pub fn set(&self, settings: &Arc<Settings>) {
         self.0.store(Some(settings.clone()));
@@ -77,7 +82,7 @@ pub(super) struct Security(pub Arc<Shown>);
 impl Security {
     /// Serves a connection to its end.
     pub async fn serve(&self, stream: Measured<TcpStream>, admission: &Admission, stop: watch::Receiver<bool>) {
-        let Some(settings) = self.0.0.load_full() else { return };
+        let Some(settings) = self.0.settings() else { return };
         let acceptor = TlsAcceptor::from(settings.config.clone());
         let patience = admission.context.idle().min(HANDSHAKE);
         let mut stream = match timeout(patience, acceptor.accept(stream)).await {

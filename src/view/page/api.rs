@@ -3,6 +3,7 @@
 //! Cost: as the pages.
 
 use super::{Page, Refused, in_thread, number_of, text_of};
+use crate::keeper::{DrainStatus, PinStatus};
 use crate::publish::{Served, State};
 use crate::serve::http::Content;
 use crate::transfer::TransferNote;
@@ -77,6 +78,33 @@ struct Timers {
     retry: u32,
     expire: u32,
     minimum: u32,
+}
+
+/// All drains in force.
+#[derive(Serialize, JsonSchema)]
+pub struct Drains {
+    pub drains: Vec<DrainStatus>,
+}
+
+/// A region that is pinned.
+#[derive(Serialize, JsonSchema)]
+pub struct RegionPin {
+    pub region: Name,
+    #[serde(flatten)]
+    pin: PinStatus,
+}
+
+impl RegionPin {
+    /// Tells of the pin of a region.
+    pub fn new(region: Name, pin: PinStatus) -> RegionPin {
+        RegionPin { region, pin }
+    }
+}
+
+/// All regions that are pinned.
+#[derive(Serialize, JsonSchema)]
+pub struct Pins {
+    pub pins: Vec<RegionPin>,
 }
 
 /// Why there is no answer.

@@ -5,7 +5,10 @@
 //!
 //! Cost: O(types), once.
 
-use super::api::{Failure, ZoneDetail, Zones};
+use super::api::{Drains, Failure, Pins, RegionPin, ZoneDetail, Zones};
+use crate::control::Request;
+use crate::control::resources::{self, DrainWish, OrderReply, PinWish};
+use crate::keeper::DrainStatus;
 use crate::source::inventory::Survey;
 use crate::view::diff::Diff;
 use crate::view::history::Versions;
@@ -22,16 +25,26 @@ use wire::serial::Serial;
 /// The description as it is served.
 pub static DESCRIPTION: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", describe()));
 
-/// A path that can be asked for.
+/// What can be done at a path.
 struct Path {
     path: &'static str,
+    method: &'static str,
     /// Name of the operation, and what it gives.
     operation: &'static str,
     summary: &'static str,
     parameters: &'static [&'static Parameter],
-    /// Status codes of failures beside 421.
+    /// Status codes of failures beside that for those who may not ask.
     failures: &'static [u16],
     schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// What can be done over the HTTPS of operators alone.
+struct Order {
+    path: Path,
+    /// The body that is sent; none with GET and DELETE.
+    body: Option<fn(&mut SchemaGenerator) -> Schema>,
+    /// Further status codes of success.
+    done: &'static [u16],
 }
 
 /// A part of a path, or of a query.
@@ -75,6 +88,7 @@ const ZONE: Parameter = Parameter {
 const PATHS: [Path; 9] = [
     Path {
         path: "/api/v1/status",
+        method: "get",
         operation: "getStatus",
         summary: "How everything is.",
         parameters: &[],
@@ -83,6 +97,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/queries",
+        method: "get",
         operation: "getQueries",
         summary: "How many queries a second come in, and what they get.",
         parameters: &[&Parameter::query(
@@ -95,6 +110,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/zones",
+        method: "get",
         operation: "listZones",
         summary: "Everything that is served.",
         parameters: &[],
@@ -103,6 +119,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/zones/{zone}",
+        method: "get",
         operation: "getZone",
         summary: "Everything about one zone, region or catalog.",
         parameters: &[&ZONE],
@@ -111,6 +128,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/zones/{zone}/history",
+        method: "get",
         operation: "getHistory",
         summary: "The versions of a zone that its history reaches.",
         parameters: &[
@@ -126,6 +144,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/zones/{zone}/diff",
+        method: "get",
         operation: "getDiff",
         summary: "What changed between two versions of a zone.",
         parameters: &[
@@ -150,6 +169,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/zones/{zone}/instances",
+        method: "get",
         operation: "listInstances",
         summary: "Accounts, services and instances of the inventory that a zone is made of: what is held, what is undecided, and why.",
         parameters: &[
@@ -169,6 +189,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/lookup",
+        method: "get",
         operation: "lookUp",
         summary: "Why a name answers as it does.",
         parameters: &[
@@ -195,6 +216,7 @@ const PATHS: [Path; 9] = [
     },
     Path {
         path: "/api/v1/openapi.json",
+        method: "get",
         operation: "getDescription",
         summary: "This document.",
         parameters: &[],
@@ -203,14 +225,174 @@ const PATHS: [Path; 9] = [
     },
 ];
 
+/// The target of a drain.
+const TARGET: [&Parameter; 3] = [
+    &Parameter {
+        name: "member",
+        place: "path",
+        required: true,
+        description: "The zone of a datacenter, or the first labels of that.",
+        schema: String::json_schema,
+    },
+    &Parameter::query("region", "The region that goes without it; all regions if it is left out.", String::json_schema),
+    &Parameter::query(
+        "names",
+        "A pattern of owner names, such as web.svc.*; all names if it is left out.",
+        String::json_schema,
+    ),
+];
+/// The region in a path.
+const REGION: Parameter = Parameter {
+    name: "region",
+    place: "path",
+    required: true,
+    description: "The name of a region, with or without its last dot.",
+    schema: String::json_schema,
+};
+/// Whether only to tell what an order would do.
+const DRY_RUN: Parameter = Parameter::query(
+    "dry_run",
+    "True only to tell what would change, as the verb does with --dry-run --json.",
+    bool::json_schema,
+);
+
+/// All that only operators can do.
+const ORDERS: [Order; 9] = [
+    Order {
+        path: Path {
+            path: resources::ORDERS,
+            method: "post",
+            operation: "giveOrder",
+            summary: "Carries out a request as the verb of the command line does; with 409 the reply says why it failed.",
+            parameters: &[],
+            failures: &[400, 415],
+            schema: SchemaGenerator::subschema_for::<OrderReply>,
+        },
+        body: Some(SchemaGenerator::subschema_for::<Request>),
+        done: &[409],
+    },
+    Order {
+        path: Path {
+            path: resources::DRAINS,
+            method: "get",
+            operation: "listDrains",
+            summary: "All drains in force, by order and by configuration.",
+            parameters: &[],
+            failures: &[],
+            schema: SchemaGenerator::subschema_for::<Drains>,
+        },
+        body: None,
+        done: &[],
+    },
+    Order {
+        path: Path {
+            path: "/api/v1/drains/{member}",
+            method: "get",
+            operation: "getDrain",
+            summary: "The drain by order with this target.",
+            parameters: &TARGET,
+            failures: &[400, 404],
+            schema: SchemaGenerator::subschema_for::<DrainStatus>,
+        },
+        body: None,
+        done: &[],
+    },
+    Order {
+        path: Path {
+            path: "/api/v1/drains/{member}",
+            method: "put",
+            operation: "putDrain",
+            summary: "Has this target drained as the body says; what is so already stays as it is.",
+            parameters: &[TARGET[0], TARGET[1], TARGET[2], &DRY_RUN],
+            failures: &[400, 404, 409, 415],
+            schema: SchemaGenerator::subschema_for::<DrainStatus>,
+        },
+        body: Some(SchemaGenerator::subschema_for::<DrainWish>),
+        done: &[201],
+    },
+    Order {
+        path: Path {
+            path: "/api/v1/drains/{member}",
+            method: "delete",
+            operation: "deleteDrain",
+            summary: "Ends the drain by order with exactly this target, if there is one.",
+            parameters: &[TARGET[0], TARGET[1], TARGET[2], &DRY_RUN],
+            failures: &[400, 404, 409],
+            schema: SchemaGenerator::subschema_for::<Option<DrainStatus>>,
+        },
+        body: None,
+        done: &[204],
+    },
+    Order {
+        path: Path {
+            path: resources::PINS,
+            method: "get",
+            operation: "listPins",
+            summary: "All regions that have the contents of an earlier version.",
+            parameters: &[],
+            failures: &[],
+            schema: SchemaGenerator::subschema_for::<Pins>,
+        },
+        body: None,
+        done: &[],
+    },
+    Order {
+        path: Path {
+            path: "/api/v1/pins/{region}",
+            method: "get",
+            operation: "getPin",
+            summary: "The version whose contents a region has.",
+            parameters: &[&REGION],
+            failures: &[400, 404],
+            schema: SchemaGenerator::subschema_for::<RegionPin>,
+        },
+        body: None,
+        done: &[],
+    },
+    Order {
+        path: Path {
+            path: "/api/v1/pins/{region}",
+            method: "put",
+            operation: "putPin",
+            summary: "Takes a region back to the contents of an earlier version, unless it has them already.",
+            parameters: &[&REGION, &DRY_RUN],
+            failures: &[400, 404, 409, 415],
+            schema: SchemaGenerator::subschema_for::<RegionPin>,
+        },
+        body: Some(SchemaGenerator::subschema_for::<PinWish>),
+        done: &[201],
+    },
+    Order {
+        path: Path {
+            path: "/api/v1/pins/{region}",
+            method: "delete",
+            operation: "deletePin",
+            summary: "Lets a region follow its members again, if it does not.",
+            parameters: &[&REGION, &DRY_RUN],
+            failures: &[400, 404, 409],
+            schema: |_| json_schema!({}),
+        },
+        body: None,
+        done: &[204],
+    },
+];
+
 /// Makes the whole document.
 fn describe() -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(Plain);
-    let mut generator =
-        settings.with(|settings| settings.definitions_path = "/components/schemas".into()).into_generator();
-    let paths: Map<String, Value> =
-        PATHS.iter().map(|path| (path.path.to_owned(), json!({ "get": path.describe(&mut generator) }))).collect();
-    let mut schemas = generator.take_definitions(true);
+    let settings = SchemaSettings::draft2020_12().with_transform(Plain);
+    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.clone().for_serialize().into_generator();
+    // What is sent may leave out what has a default.
+    let mut sent = settings.for_deserialize().into_generator();
+    let mut paths = Map::new();
+    let mut add = |path: &Path, described: Value| {
+        let methods = paths.entry(path.path).or_insert_with(|| json!({}));
+        methods[path.method] = described;
+    };
+    PATHS.iter().for_each(|path| add(path, path.describe(421, &mut generator)));
+    ORDERS.iter().for_each(|order| add(&order.path, order.describe(&mut generator, &mut sent)));
+    let mut schemas = sent.take_definitions(true);
+    schemas.extend(generator.take_definitions(true));
     let moment = json!({"type": "integer", "description": "Seconds since 1970-01-01T00:00:00Z."});
     schemas.insert("Moment".to_owned(), moment);
     json!({
@@ -218,9 +400,10 @@ fn describe() -> Value {
         "info": {
             "title": "aggregator",
             "version": "1",
-            "description": "What the status page shows, read-only. Fields may be added; none changes its meaning or goes \
-                            within a version. Where there is none of something, its value is null. Control stays on the Unix \
-                            socket.",
+            "description": "What the status page shows, read-only; and, where [control] has https, drains, pins and orders \
+                            of operators, who show a certificate there and have all of it at one address. Fields may be \
+                            added; none changes its meaning or goes within a version. Where there is none of something, \
+                            its value is null.",
             "license": {"name": "MPL-2.0", "identifier": "MPL-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -230,22 +413,44 @@ fn describe() -> Value {
 }
 
 impl Path {
-    /// Describes what a GET gives.
-    fn describe(&self, generator: &mut SchemaGenerator) -> Value {
+    /// Describes it; `shut` is the status for those who may not ask.
+    fn describe(&self, shut: u16, generator: &mut SchemaGenerator) -> Value {
         let mut responses = Map::new();
         let mut respond = |status: u16, description: &str, schema: Schema| {
             let content = json!({"application/json": {"schema": schema}});
             responses.insert(status.to_string(), json!({"description": description, "content": content}));
         };
         respond(200, self.summary, (self.schema)(generator));
-        for status in self.failures.iter().chain(&[421]) {
+        for status in self.failures.iter().chain(&[shut]) {
             respond(*status, describe_failure(*status), generator.subschema_for::<Failure>());
         }
-        let mut get = json!({"operationId": self.operation, "summary": self.summary, "responses": responses});
+        let mut described = json!({"operationId": self.operation, "summary": self.summary, "responses": responses});
         if !self.parameters.is_empty() {
-            get["parameters"] = self.parameters.iter().map(|parameter| parameter.describe(generator)).collect();
+            described["parameters"] = self.parameters.iter().map(|parameter| parameter.describe(generator)).collect();
         }
-        get
+        described
+    }
+}
+
+impl Order {
+    /// Describes it; the body is what `sent` makes of it.
+    fn describe(&self, generator: &mut SchemaGenerator, sent: &mut SchemaGenerator) -> Value {
+        let mut described = self.path.describe(403, generator);
+        described["tags"] = json!(["operators"]);
+        let content = described["responses"]["200"]["content"].clone();
+        for status in self.done {
+            described["responses"][status.to_string()] = match status {
+                204 => json!({"description": "It is so."}),
+                201 => json!({"description": "It was not there before.", "content": content}),
+                _ => json!({"description": "It failed; the reply says why.", "content": content}),
+            };
+        }
+        if let Some(body) = self.body {
+            let schema = body(sent);
+            let content = json!({"application/json": {"schema": schema}});
+            described["requestBody"] = json!({"required": true, "content": content});
+        }
+        described
     }
 }
 
@@ -253,7 +458,10 @@ impl Path {
 fn describe_failure(status: u16) -> &'static str {
     match status {
         400 => "The question makes no sense.",
+        403 => "The certificate is nobody's who may do this, or the request is not taken over HTTPS.",
         404 => "There is no such thing.",
+        409 => "The order was refused, or failed.",
+        415 => "The body is not said to be JSON.",
         421 => "The server is not known by the host name that the request gives.",
         _ => "The server is busy, or stopping.",
     }
