@@ -252,9 +252,7 @@ impl Daemon {
         };
         let (sender, commands) = mpsc::channel(64);
         let orders = OrderWays { commands: sender.clone(), keeper: keeper.commands.downgrade() };
-        let (published, measured) = (publisher.clone(), metrics.clone());
-        let mut listeners =
-            Listeners::new(&config, published, responder, measured, view.clone(), orders, handover, descriptors);
+        let mut listeners = Listeners::new(&config, responder, view.clone(), orders, handover, descriptors);
         let writer = keeper.clone();
         let launch = async move {
             let bound = listeners.bind(&config, identities).map_err(RunError::Listen)?;

@@ -38,7 +38,7 @@ fn make_certificates(home: &Path) {
 struct Bench {
     home: PathBuf,
     folder: Folder,
-    primary: Peer,
+    _primary: Peer,
     daemon: Aggregator,
     https: SocketAddr,
 }
@@ -76,7 +76,7 @@ impl Bench {
         let settings =
             Settings { state: Some("state".to_owned()), ..Settings::new(&plan(&primary, https, "ops.test")) };
         let daemon = Aggregator::start_with(&home, &settings);
-        let bench = Bench { home, folder, primary, daemon, https };
+        let bench = Bench { home, folder, _primary: primary, daemon, https };
         let mut client = Client::new(bench.daemon.address());
         wait_until("the region is there", PATIENCE, || (bench.addresses(&mut client).len() == 2).then_some(()));
         bench
@@ -257,7 +257,7 @@ fn drains_and_pins_are_as_they_are_put() {
     assert_eq!(drain("put", "dc1.test", Some(json!({ "reason": "disks" })), 200), put);
     assert_eq!(drain("get", "dc1.test.", None, 200), put);
     assert_eq!(bench.serial(&mut client), drained);
-    assert_eq!(drains(), [put.clone()]);
+    assert_eq!(drains(), std::slice::from_ref(&put));
     // Another wish for the same target takes its place.
     let until = now() + 3600;
     let put = drain("put", "dc1", Some(json!({ "share_percent": 50, "until": until })), 200);

@@ -49,7 +49,7 @@ async fn promtool_finds_no_fault() {
     let metrics = Arc::new(Metrics::new());
     fill(&metrics);
     let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    http::start(&mut listener, metrics, || Ok(()), None).unwrap();
+    http::start(&mut listener, metrics, || Ok(()), None, None).unwrap();
     let mut stream = TcpStream::connect(listener.address()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut response = String::new();

@@ -14,8 +14,6 @@ use crate::config::Config;
 use crate::daemon::cns::rest::Rest;
 use crate::daemon::descriptors::Descriptors;
 use crate::daemon::order_desk::{OrderDesk, OrderWays};
-use crate::metrics::Metrics;
-use crate::publish::Publisher;
 use crate::serve::BindError;
 use crate::serve::http::{self, Gate, Site, readiness};
 use crate::serve::listener::{Listener, listen};
@@ -86,16 +84,14 @@ impl Listeners {
     /// Starts without any socket but those that were inherited, which are in nobody's service yet.
     pub fn new(
         config: &Config,
-        publisher: Arc<Publisher>,
         responder: Arc<Responder>,
-        metrics: Arc<Metrics>,
         view: view::Handle,
         orders: OrderWays,
         (manager, inherited): (Arc<Manager>, Inherited),
         descriptors: Descriptors,
     ) -> Listeners {
         Listeners {
-            streams: StreamContext::new(&config.listen, publisher, responder, metrics),
+            streams: StreamContext::new(&config.listen, view.publisher.clone(), responder, view.metrics.clone()),
             certificate: Arc::default(),
             udp_threads: 0,
             regions: Arc::default(),

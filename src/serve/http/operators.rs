@@ -45,7 +45,8 @@ impl Gate {
         let stream = match timeout(patience, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                tracing::info!(%peer, %error, "an operator was not let in");
+                // Of which there may be as many as somebody likes.
+                tracing::debug!(%peer, %error, "no TLS handshake");
                 return None;
             }
             Err(_) => return None,
