@@ -173,10 +173,17 @@ impl SourceZone {
 impl Snapshot {
     /// Tells everything, in canonical order of names.
     pub fn status(&self, now: Instant) -> Status {
-        let mut zones: Vec<ZoneStatus> = self.sources.iter().map(|(name, source)| source.status(name, now)).collect();
+        self.status_of(now, &|_| true)
+    }
+
+    /// Tells of the zones and regions that are wanted, in canonical order of names, and of all drains. O(zones) to ask which
+    /// are wanted, the rest for those alone.
+    pub fn status_of(&self, now: Instant, wanted: &dyn Fn(&Name) -> bool) -> Status {
+        let sources = self.sources.iter().filter(|(name, _)| wanted(name));
+        let mut zones: Vec<ZoneStatus> = sources.map(|(name, source)| source.status(name, now)).collect();
         zones.sort_by(|a, b| a.zone.canonical_cmp(&b.zone));
-        let mut regions: Vec<RegionStatus> =
-            self.regions.values().map(|region| self.region_status(region, now)).collect();
+        let regions = self.regions.iter().filter(|(name, _)| wanted(name));
+        let mut regions: Vec<RegionStatus> = regions.map(|(_, region)| self.region_status(region, now)).collect();
         regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
         Status { zones, regions, drains: self.drain_statuses() }
     }

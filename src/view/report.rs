@@ -174,11 +174,14 @@ pub struct RefusedReport {
 }
 
 impl ListsReport {
-    /// What each catalog of a configuration lists. O(zones)
-    fn of_all(config: &Config) -> HashMap<Name, ListsReport> {
-        let nothing = ListsReport { zones: 0, refused: Vec::new() };
+    /// What the catalogs of a configuration list that are wanted. O(zones) if any is.
+    fn of(config: &Config, wanted: &dyn Fn(&Name) -> bool) -> HashMap<Name, ListsReport> {
+        let catalogs = config.catalogs.iter().map(|source| &source.way.zone).filter(|zone| wanted(zone));
         let mut lists: HashMap<Name, ListsReport> =
-            config.catalogs.iter().map(|source| (source.way.zone.clone(), nothing.clone())).collect();
+            catalogs.map(|zone| (zone.clone(), ListsReport { zones: 0, refused: Vec::new() })).collect();
+        if lists.is_empty() {
+            return lists;
+        }
         for listed in config.listed.zones.values() {
             lists.entry(listed.catalog.clone()).and_modify(|lists| lists.zones += 1);
         }
@@ -269,28 +272,26 @@ impl Report {
             asked.map(|(name, source)| (name.clone(), source.status())).collect();
         drop(sources);
         let mut outward = outward::gather(published, &view.notifier, &view.metrics, &statuses, wanted);
-        let kept = snapshot.status(Instant::now());
+        let kept = snapshot.status_of(Instant::now(), wanted);
         let memory = MemoryReport::new(view.budget.usage(), &statuses);
         let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
-        let regions = kept.regions.into_iter().filter(|region| wanted(&region.region));
         let sizes = |name: &Name| SizesReport::of(published, name);
         let region = |kept: RegionStatus| {
             let name = &kept.region;
             let steering = SteeringReport::of(&snapshot, name);
             RegionReport { sizes: sizes(name), steering, outward: outward(name), kept }
         };
-        let regions = regions.map(region).collect();
+        let regions = kept.regions.into_iter().map(region).collect();
         let mut drains = kept.drains;
         drains.retain(|drain| drain.regions.iter().any(wanted) || wanted(&drain.target.member));
-        let mut lists = ListsReport::of_all(&config);
-        let zones = kept.zones.into_iter().filter(|zone| wanted(&zone.zone));
+        let mut lists = ListsReport::of(&config, wanted);
         let zone = |kept: ZoneStatus| {
             let name = &kept.zone;
             let listed_by = config.listed.zones.get(name).map(|listed| listed.catalog.clone());
             let (source, lists) = (statuses.remove(name), lists.remove(name));
             ZoneReport { sizes: sizes(name), source, listed_by, lists, outward: outward(name), kept }
         };
-        let zones = zones.map(zone).collect();
+        let zones = kept.zones.into_iter().map(zone).collect();
         let catalog = config.catalog.as_ref().map(|plan| &plan.origin).filter(|origin| wanted(origin));
         let mut name_servers = view.probed.report(None);
         name_servers.retain(|report| wanted(&report.check.zone));
