@@ -40,6 +40,7 @@ check:
 test:
 	scripts/install-peers
 	scripts/install-axe $(or $(CARGO_TARGET_DIR),target)/axe
+	scripts/install-opentelemetry $(or $(CARGO_TARGET_DIR),target)/opentelemetry
 	scripts/install-release-tools $(or $(CARGO_TARGET_DIR),target)/release-tools
 	scripts/run-tests
 

@@ -55,6 +55,7 @@ mod steering;
 mod steering_plan;
 mod taps;
 mod templates;
+mod traces;
 mod transfer;
 mod trees;
 mod triton;
@@ -87,6 +88,7 @@ use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::tap::TapPlan;
+use crate::trace::TracesPlan;
 use crate::transfer::ZonePlan;
 use crate::zone::HistoryLimits;
 use automatic::AutomaticWays;
@@ -124,6 +126,8 @@ pub struct Config {
     pub rate_limit: RateLimitPlan,
     pub cookies: CookiesPlan,
     pub tap: TapPlan,
+    /// Where traces of changes go, if anywhere.
+    pub traces: Option<TracesPlan>,
     /// The shortest time between two publications.
     pub hold_down: Duration,
     /// Octets that zones, histories and transfers may take together; none derives the limit from the host's memory.
@@ -349,6 +353,7 @@ impl Config {
         let server = server::read_sections(&mut reader, &root);
         let (rate_limit, cookies) = floods::read_floods(&mut reader, &root, touch_disk);
         let tap = taps::read_taps(&mut reader, &root);
+        let traces = traces::read_traces(&mut reader, &root, touch_disk);
         let security = security::read_security(&mut reader, &root);
         let transfer = transfer::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, touch_disk);
@@ -434,6 +439,7 @@ impl Config {
             rate_limit,
             cookies,
             tap,
+            traces,
             hold_down: server.hold_down,
             memory: server.memory,
             keys,

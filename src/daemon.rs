@@ -51,6 +51,7 @@ use crate::source::zookeeper::roots::Roots;
 use crate::state::StateError;
 use crate::systemd::Manager;
 use crate::terminal::Bars;
+use crate::trace;
 use crate::view;
 use crate::view::loading::Loading;
 use crate::view::rates::Rates;
@@ -377,6 +378,7 @@ impl Daemon {
         if let Some(tap) = &self.ways.view.publisher.load().tap {
             tap.end().await;
         }
+        tokio::task::block_in_place(trace::end);
         tracing::info!("stopped");
         self.control.end_with_process().await;
         // With the keeper goes what is still to be written.

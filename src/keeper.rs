@@ -60,6 +60,7 @@ use crate::rate_limit::RateLimit;
 use crate::source::{News, Update};
 use crate::state::{Facts, NewFacts, RegionState, Store};
 use crate::tap::Tap;
+use crate::trace;
 use crate::zone::{HistoryLimits, Zone, share_of_total};
 use catalog::KeptCatalog;
 use deadlines::Deadlines;
@@ -431,6 +432,10 @@ impl Keeper {
             let is_cut = self.share_memory();
             is_kept = self.save();
             self.publish(touched.keys().chain(&concerned), is_told || is_cut);
+            if trace::is_on() {
+                let root = self.publisher.load();
+                trace::published(touched.keys(), |zone| Some(root.get(zone)?.zone.as_ref()?.soa.serial));
+            }
             if !uncounted.is_empty() {
                 // A reading of the root before would bring back what goes. For another plan none happens anyway.
                 let _unread = (!is_planned).then(|| metrics.hold());

@@ -28,7 +28,8 @@
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`select`] chooses the records of a large set that one answer has, [`clients`] knows
 //! which datacenter is whose home. [`rate_limit`] counts the answers that a network gets, [`cookie`] knows clients whose
-//! addresses are not forged. [`tap`] gives copies of queries and responses to those who watch.
+//! addresses are not forged. [`tap`] gives copies of queries and responses to those who watch,
+//! [`trace`] what became of each change.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
 //! as a zone, and reads what the catalogs of other servers list; [`static_zone`] makes zones of records that the configuration has itself,
 //! [`source::zookeeper::zones`] of the nodes that Registrar writes into ZooKeeper.
@@ -98,6 +99,7 @@ pub mod systemd;
 pub mod tap;
 pub mod terminal;
 pub mod timestamp;
+pub mod trace;
 pub mod transfer;
 pub mod view;
 pub mod zone;

@@ -126,6 +126,8 @@ families! {
     /// Messages for the collector of dnstap, by what became of them: sent, or dropped because it takes no more or is not
     /// there.
     dnstap_messages: IntCounterVec::new("dnstap_messages_total", &["result"]);
+    /// Requests to the collector of traces, by what became of them: sent, or failed, so that spans were dropped.
+    trace_requests: IntCounterVec::new("trace_requests_total", &["result"]);
     /// Whether the collector of dnstap is connected.
     dnstap_connected: IntGauge::with_opts("dnstap_connected");
     /// Queries that have no line in the query log because there were too many in a second.

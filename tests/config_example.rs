@@ -118,6 +118,7 @@ fn the_defaults_of_the_schema_are_true() {
     let own = "[zones.\"d.example\"]\nservices = \"\"\n";
     let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
     let tap = "[dnstap]\ncollector = \"/run/c\"\n";
+    let traces = "[traces]\ncollector = \"http://127.0.0.1:4318\"\n";
     let mut spelled = ZONE.to_string();
     let mut count = 0;
     for table in schema::tables() {
@@ -149,6 +150,7 @@ fn the_defaults_of_the_schema_are_true() {
             "answers" | "addresses" | "[[aggregations.\"NAME\".names]] steering" | "[clients] \"NAME\"" => continue,
             "steering" => steering,
             "[dnstap]" => tap,
+            "[traces]" => traces,
             path => path,
         });
         spelled.push('\n');

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "acl/*", "budget", "budget/*", "client", "client/*", "log", "log/*", "security", "security/*"],
     &["zone", "zone/*"],
-    &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*", "tap", "tap/*"],
+    &["clients", "cookie", "rate_limit", "rate_limit/*", "select", "select/*", "tap", "tap/*", "trace", "trace/*"],
     &[
         "rewrite",
         "publish",

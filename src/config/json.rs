@@ -63,6 +63,10 @@ pub fn describe_plan(config: &Config) -> Value {
             "clients": log.clients.iter().map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
             "lines_per_second": log.lines_per_second,
         })),
+        "traces": config.traces.as_ref().map(|traces| json!({
+            "collector": traces.collector.as_str(),
+            "ca": traces.ca.as_ref().map(|(file, _)| file),
+        })),
         "hold_down": seconds(config.hold_down),
         "memory": config.memory,
         "keys": config.secret_files.iter().map(|(name, file)| json!({

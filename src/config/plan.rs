@@ -185,6 +185,9 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
     if config.tap != TapPlan::default() {
         writeln!(out, "  {}", describe_tap(&config.tap))?;
     }
+    if let Some(traces) = &config.traces {
+        writeln!(out, "  traces of changes: {}", traces.collector)?;
+    }
     writeln!(out, "  control socket: {}", config.control.socket.display())?;
     if let Some(https) = &config.control.https {
         let (addresses, operators) = (join(&https.tls.listen), join(&https.operators));

@@ -21,6 +21,7 @@ use crate::config::server::{CONTROL, LOG, METRICS, SERVER, STATE, TLS};
 use crate::config::static_zones::{OPENSTACK, SERVICES};
 use crate::config::steering::{OWN_STEERING, STEERING};
 use crate::config::taps::{DNSTAP, QUERY_LOG};
+use crate::config::traces::TRACES;
 use crate::config::transfer::TRANSFER;
 use crate::config::trees::{TREE, TREE_TLS};
 use crate::config::triton::TRITON;
@@ -66,6 +67,7 @@ pub static ROOT: Table<()> = Table {
         section("log", "what is logged, and how"),
         section("dnstap", "copies of queries and responses for a collector"),
         section("query_log", "log lines of queries"),
+        section("traces", "traces of changes for a collector of OpenTelemetry"),
         section("security", "the rights that the server gives up"),
     ]],
 };
@@ -76,7 +78,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 47] {
+pub fn tables() -> [TableText; 48] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -124,6 +126,7 @@ pub fn tables() -> [TableText; 47] {
         LOG.describe(),
         DNSTAP.describe(),
         QUERY_LOG.describe(),
+        TRACES.describe(),
         SECURITY.describe(),
     ]
 }

@@ -16,6 +16,7 @@ use crate::serve::notify::Announcers;
 use crate::source::inventory::InventoryPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::tap;
+use crate::trace;
 use crate::transfer;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -78,6 +79,11 @@ pub async fn publish_plan(
     };
     let running = published.tap.as_ref();
     let tap = tap::start(&config.tap, &identity.name, &identity.version, running, metrics);
+    // The collector of before has a moment for what is left.
+    let traces = || trace::follow(config.traces.as_ref(), &identity.name, metrics);
+    if let Err(error) = tokio::task::block_in_place(traces) {
+        tracing::error!(%error, "traces of changes stay as they were");
+    }
     let zones = SourcePlan::all(config).flat_map(|plan| plan.zones().map(move |zone| (zone.clone(), plan.lifetime())));
     let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
     let (done, changes) = oneshot::channel();

@@ -26,6 +26,7 @@ use crate::merge::{
 };
 use crate::publish::State;
 use crate::state::RegionState;
+use crate::trace;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -268,7 +269,7 @@ impl Keeper {
     /// Merges the touched names into the regions that they concern; returns true if any region has a new version.
     pub(super) fn merge(&mut self, concerned: &HashSet<Name>, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
         let mut regions = std::mem::take(&mut self.regions);
-        let (mut changed, mut anew) = (false, HashSet::new());
+        let (mut changed, mut anew, mut merged) = (false, HashSet::new(), Vec::new());
         for name in concerned {
             let Some(kept) = regions.get_mut(name) else { continue };
             if kept.region.serial.passed(now) {
@@ -298,9 +299,13 @@ impl Keeper {
             if !is_due {
                 continue;
             }
+            let began = Instant::now();
             match names {
                 Some(names) => changed |= self.merge_region(kept, names),
                 None => _ = anew.insert(name),
+            }
+            if trace::is_on() {
+                merged.push((name.clone(), began));
             }
         }
         if !anew.is_empty() {
@@ -309,6 +314,14 @@ impl Keeper {
         }
         for name in concerned {
             changed |= regions.get_mut(name).is_some_and(|kept| self.catch_up(kept));
+        }
+        if trace::is_on() {
+            for (name, began) in merged {
+                let Some(kept) = regions.get(&name) else { continue };
+                let Some(zone) = &kept.region.zone else { continue };
+                let members = kept.region.plan.members.iter().filter(|member| touched.contains_key(*member));
+                trace::merged(&name, zone.soa.serial, members, began);
+            }
         }
         self.regions = regions;
         changed

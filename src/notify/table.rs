@@ -16,6 +16,7 @@ use super::{Standing, TargetStatus, Targets, Timers};
 use crate::client::{Server, now as unix_now, random_id};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::Published;
+use crate::trace;
 use crate::zone::Zone;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -455,6 +456,7 @@ impl Table {
         };
         if outcome == NotifyOutcome::Acknowledged {
             entry.acknowledged = Some(serial);
+            trace::acknowledged(zone, target, serial);
             debug!(%zone, secondary = %target, serial = serial.0, "NOTIFY acknowledged");
         } else if is_new {
             warn!(%zone, secondary = %target, serial = serial.0, "NOTIFY failed: {outcome}");

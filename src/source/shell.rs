@@ -15,6 +15,7 @@ use crate::publish::Publisher;
 use crate::restart::keep_running;
 use crate::source::requests::Inbox;
 use crate::source::{News, Update, Wake};
+use crate::trace;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -35,6 +36,23 @@ impl Facilities {
     /// Sends the keeper news of zones, which count from when they were heard. Ready when they are published is what
     /// comes back; none when the keeper has gone.
     pub async fn send(&self, news: Vec<(Name, News)>, heard: Instant) -> Option<oneshot::Receiver<()>> {
+        if trace::is_on() {
+            for (zone, news) in &news {
+                if let News::Load { loaded, base } = news {
+                    trace::begin_if_new(
+                        zone,
+                        &trace::Change {
+                            since: heard.into_std(),
+                            primary: None,
+                            from: base.as_ref().map(|base| base.soa.serial),
+                            serial: loaded.zone.soa.serial,
+                            names: loaded.touched.len(),
+                            steps: Vec::new(),
+                        },
+                    );
+                }
+            }
+        }
         let (published, done) = oneshot::channel();
         let update = Update { news, refreshed: heard.into_std(), published: Some(published) };
         self.updates.send(update).await.ok()?;

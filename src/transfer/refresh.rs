@@ -37,6 +37,7 @@ use crate::client::random_id;
 use crate::publish::State;
 use crate::source::requests::Call;
 use crate::source::{News, WakeKind};
+use crate::trace::{self, Step};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
 use crate::transfer::doubt::Remaining;
@@ -96,6 +97,8 @@ pub(super) struct Task {
     /// Time for which the present attempt has waited for the primary: for its serial, and until the last octet of its
     /// transfer.
     waited: Duration,
+    /// What the present attempt has done, for its trace.
+    steps: Vec<Step>,
 }
 
 /// Result of a refresh that did not fail.
@@ -158,6 +161,7 @@ impl Task {
             since: None,
             differences: 0,
             waited: Duration::ZERO,
+            steps: Vec::new(),
         }
     }
 
@@ -259,7 +263,7 @@ impl Task {
         kind: WakeKind,
         answers: &mut Answers,
     ) -> Result<Refreshed, TransferError> {
-        self.waited = Duration::ZERO;
+        (self.waited, self.steps) = (Duration::ZERO, Vec::new());
         let result = self.transfer_zone(index, Aim::of(kind)).await;
         // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
         if let Err(TransferError::Regressed { theirs, .. }) = result {
@@ -275,13 +279,13 @@ impl Task {
         turn: Turn,
         answers: &mut Answers,
     ) -> Result<Refreshed, TransferError> {
-        self.waited = Duration::ZERO;
+        (self.waited, self.steps) = (Duration::ZERO, Vec::new());
         let heard = Instant::now();
         self.accounts.note_poll(index);
         let announced = self.poll(index, answers).await;
         drop(turn);
         self.ears.note_poll(index, &announced);
-        self.waited += heard.elapsed();
+        self.note_step("SOA", heard);
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
         let is_current = ours.serial == Some(theirs);
         if let Some(base) = self.base_of_differences(index, theirs, ours) {
@@ -375,7 +379,7 @@ impl Task {
         let reader = Reader::axfr(self.plan.origin.clone(), random_id()).beside(base);
         let fetched = connection::fetch(reader, primary, limits, tally, &claim).await;
         drop(turn);
-        self.waited += heard.elapsed();
+        self.note_step("AXFR", heard);
         let (received, traffic) = fetched?;
         let candidate = self.examine(index, received, traffic, aim).await?.weigh(&claim).await?;
         Ok((candidate, claim, heard))
@@ -487,6 +491,14 @@ impl Task {
             News::Load { loaded: Box::new(version.loaded), base: ours.base }
         };
         let is_change = from.is_some() && matches!(news, News::Load { .. });
+        if trace::is_on() && matches!(news, News::Load { .. }) {
+            let since = self.since.map_or(heard, |since| since).into_std();
+            let (primary, steps) = (Some(self.accounts.primary(index).to_string()), std::mem::take(&mut self.steps));
+            trace::begin(
+                &self.plan.zone,
+                &trace::Change { since, primary, from, serial: theirs, names: touched, steps },
+            );
+        }
         if !self.send(news, heard).await {
             return Ok(Refreshed::Ended);
         }
@@ -511,6 +523,15 @@ impl Task {
         Ok(Refreshed::Adopted(format!(
             "serial {from} -> {theirs}, {records} records, {touched} names changed, in {took}"
         )))
+    }
+
+    /// Notes that the primary has been waited for until now.
+    fn note_step(&mut self, name: &'static str, began: Instant) {
+        let ended = Instant::now();
+        self.waited += ended - began;
+        if trace::is_on() {
+            self.steps.push(Step { name, began: began.into_std(), ended: ended.into_std() });
+        }
     }
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.

@@ -99,6 +99,8 @@ const FOLDER_OF_CLIENTS: &str = "[clients]\n\"a.example\" = { file = \".\" }\n";
 const SECURE: &str = "[zones]\n\"a.example\" = { primaries = \"192.0.2.1\", tls = { ca = \"ca.pem\" } }\n";
 const SHOWN: &str = "[zones]\n\"a.example\" = { primaries = [{ address = \"192.0.2.1\", tls = { ca = \"ca.pem\", \
     certificate = \"cert.pem\", key = \"key.pem\" } }] }\n";
+const TRACED: &str =
+    "[zones]\n\"a.example\" = \"192.0.2.1\"\n[traces]\ncollector = \"https://192.0.2.1\"\nca = \"ca.pem\"\n";
 const IMPORTED: &str = "[inventories.a]\nfile = \"a.json\"\ncns = \"cns.json\"\n";
 const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
 
@@ -119,7 +121,7 @@ fn disk_text() -> String {
     let lines = "# all is well\n0123456789abcdef *\n\nshort *\n0123456789abcdeX\n0123456789abcdef acme\n";
     let three =
         "0123456789abcdef0123456789abcdef\n00000000000000000000000000000000\n00000000000000000000000000000000\n";
-    let cases: [OnDisk; 47] = [
+    let cases: [OnDisk; 48] = [
         ("no such file", &[], ""),
         ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
         ("an included file that is not UTF-8", &[("more", "a\u{ff}", 0o644)], "include = \"more\"\n[zones]\n"),
@@ -188,6 +190,7 @@ fn disk_text() -> String {
             &[("ca.pem", "", 0o644), ("cert.pem", "", 0o644), ("key.pem", "", 0o644)],
             SHOWN,
         ),
+        ("an authority of a collector that is none", &[("ca.pem", "nothing", 0o644)], TRACED),
         ("a folder for a secret", &[], "digest = \".\"\n"),
         ("a token of two words", &[("t", "one two\n", 0o600), ("ca.pem", "", 0o644)], FETCHED),
         ("no token and no authority", &[], FETCHED),

@@ -134,7 +134,7 @@ impl Task {
         let reader = if polled == base.soa.serial { reader.with_same_serial() } else { reader };
         let fetched = connection::fetch(reader, primary, limits, tally, claim).await;
         drop(turn);
-        self.waited += asked.elapsed();
+        self.note_step("IXFR", asked);
         fetched
     }
 
