@@ -48,7 +48,7 @@ test:
 test-partition:
 	scripts/install-peers
 	scripts/install-zeroconf $(or $(CARGO_TARGET_DIR),target)/zeroconf
-	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test steering_net --test compose --test anycast --test link --test privileges --test faults -- --ignored --nocapture
+	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test steering_net --test compose --test anycast --test link --test logging --test privileges --test faults -- --ignored --nocapture
 
 docs:
 	AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test reference

@@ -7,19 +7,22 @@
 //! `docs/log.md` has the fields of all lines: a name means one thing, has one type, and is none that JSON lines have of
 //! themselves. Serials are numbers, lists are written by [`list`] (`tests/logging.rs`).
 //!
-//! Where standard error is journald's, each line has its priority in front, and those for people no time (`journald`).
+//! Where standard error is journald's, lines for people are entries of the journal with all their fields (`journal`); where journald
+//! takes none, and with JSON lines, each has its priority in front, and those for people no time (`journald`).
 //!
 //! Where bars are drawn beside the lines, these go between them whole. Standard error may hang: the queue that it is
 //! written through is the process' own, and takes what a process says of its end and of its defects, too.
 //!
 //! Cost: a line that is filtered out costs one comparison.
 
+mod journal;
 mod journald;
 mod notice;
 mod queue;
 
 use crate::restart::note_panic;
 use crate::terminal::{self, Bars, Stream};
+use journal::{Journal, SOCKET};
 use journald::ToJournald;
 use notice::Form;
 use prometheus::IntCounter;
@@ -28,6 +31,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tracing::Subscriber;
@@ -79,19 +83,24 @@ impl LogHandle {
 /// Starts logging for the whole process, between the lines of bars where there are any.
 pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle, LogError> {
     let to_journald = bars.is_none() && journald::is_journald();
+    let is_native = to_journald && !json && journald::is_stream() && !journald::wants_lines();
+    let journal = is_native.then(|| Journal::connect(Path::new(SOCKET)).ok()).flatten();
     let form = match json {
+        _ if journal.is_some() => Form::Entries,
         true if to_journald => Form::JsonJournald,
         true => Form::Json,
         false if to_journald => Form::Journald,
         false if terminal::is_colored(Stream::Errors) => Form::Colored,
         false => Form::Plain,
     };
-    let queue = match bars.cloned() {
-        Some(bars) => Queue::start(bars, form),
-        None => Queue::start(io::stderr(), form),
+    let queue = match (bars.cloned(), journal) {
+        (Some(bars), _) => Queue::start(bars, form),
+        (None, Some(journal)) => Queue::start(journal, form),
+        (None, None) => Queue::start(io::stderr(), form),
     };
     let queue = queue.map_err(LogError::Thread)?;
-    let lines = if to_journald { lines(form, ToJournald(queue.clone())) } else { lines(form, queue.clone()) };
+    let has_priority = matches!(form, Form::Journald | Form::JsonJournald);
+    let lines = if has_priority { lines(form, ToJournald(queue.clone())) } else { lines(form, queue.clone()) };
     let handle = install(filter, lines)?;
     // A log that is the first of its process has the first queue.
     let _ = QUEUE.set(queue);
@@ -152,7 +161,7 @@ where
 {
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     match form {
-        Form::Json | Form::JsonJournald => lines.json().flatten_event(true).boxed(),
+        Form::Json | Form::JsonJournald | Form::Entries => lines.json().flatten_event(true).boxed(),
         // journald notes the time itself.
         Form::Journald => lines.with_ansi(false).without_time().boxed(),
         Form::Plain | Form::Colored => lines.with_ansi(form == Form::Colored).boxed(),

@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -250,4 +251,40 @@ fn lines_for_the_journal_have_priorities() {
         }
         assert!(log.lines().all(|line| line.starts_with('<') == is_ours), "{log}");
     }
+}
+
+#[test]
+#[ignore = "needs root: a journal in a mount namespace of its own"]
+fn entries_of_the_real_journal_have_fields() {
+    let folder = Folder::new();
+    let configuration = folder.path().join("aggregator.toml");
+    let text = format!(
+        "[server]\nlisten = \"{}\"\n[state]\nfolder = \"{}\"\n[metrics]\nlisten = []\n[control]\nsocket = \"{}\"\n\
+         [zones]\n\"a.test\" = \"127.0.0.1:1\"\n",
+        Port::reserve().release(),
+        folder.path().join("state").display(),
+        folder.path().join("control").display()
+    );
+    write_file(&configuration, &text);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logging/journal.py");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "/usr/bin/python3"]).arg(script).arg(env!("CARGO_BIN_EXE_aggregator"));
+    let output = command.args(["run", "-c"]).arg(&configuration).output().expect("unshare");
+    assert!(output.status.success(), "{output:?}");
+    let entries: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let find = |text: &str| {
+        let has = |entry: &&Value| entry["MESSAGE"].as_str().is_some_and(|message| message.contains(text));
+        entries.iter().find(has).unwrap_or_else(|| panic!("{text}: {entries:#?}"))
+    };
+    let started = find(" INFO aggregator::daemon: started version=");
+    for (field, value) in [("PRIORITY", "6"), ("AGGREGATOR_ZONES", "1"), ("AGGREGATOR_TARGET", "aggregator::daemon")] {
+        assert_eq!(started[field], value, "{started:#}");
+    }
+    let warned = find(" WARN aggregator::transfer");
+    for (field, value) in [("PRIORITY", "4"), ("AGGREGATOR_ZONE", "a.test."), ("AGGREGATOR_PRIMARY", "127.0.0.1:1")] {
+        assert_eq!(warned[field], value, "{warned:#}");
+    }
+    // Behind the end of the first journald, too.
+    assert_eq!(find(" INFO aggregator::daemon: stopped")["PRIORITY"], "6");
+    assert!(entries.iter().all(|entry| entry["_TRANSPORT"] == "journal"), "{entries:#?}");
 }

@@ -21,6 +21,17 @@ pub fn is_journald() -> bool {
     rustix::fs::fstat(io::stderr()).is_ok_and(|file| named == format!("{}:{}", file.st_dev, file.st_ino))
 }
 
+/// Returns true if standard error is a stream of journald's and no file that stands for it, so that journald runs here.
+pub fn is_stream() -> bool {
+    let file = rustix::fs::fstat(io::stderr());
+    file.is_ok_and(|file| rustix::fs::FileType::from_raw_mode(file.st_mode) == rustix::fs::FileType::Socket)
+}
+
+/// Returns true if the environment wants lines in place of entries: systemd forwards these to a console as well.
+pub fn wants_lines() -> bool {
+    std::env::var("AGGREGATOR_JOURNAL").is_ok_and(|form| form == "lines")
+}
+
 /// Puts priorities in front of the lines of a text that is no event: errors, but for lines that say that they are warnings.
 pub fn mark(text: &str) -> String {
     let priority = |line: &str| if line.starts_with("warning:") { WARNING } else { ERROR };

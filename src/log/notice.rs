@@ -24,6 +24,8 @@ pub enum Form {
     Journald,
     /// As [`Form::Json`], with priorities.
     JsonJournald,
+    /// As [`Form::Json`], for entries of the journal.
+    Entries,
 }
 
 /// Makes the line about a number of lost ones, with its end.
@@ -47,7 +49,7 @@ fn write_notice(line: &mut String, form: Form, lost: u64) -> fmt::Result {
             "\x1b[2m{time}\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2m{TARGET}\x1b[0m\x1b[2m:\x1b[0m {TEXT} \
              \x1b[3mlines\x1b[0m\x1b[2m=\x1b[0m{lost}"
         ),
-        Form::Json | Form::JsonJournald => writeln!(
+        Form::Json | Form::JsonJournald | Form::Entries => writeln!(
             line,
             r#"{priority}{{"timestamp":"{time}","level":"ERROR","message":"{TEXT}","lines":{lost},"target":"{TARGET}"}}"#
         ),
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_line_is_as_the_log_would_make_it() {
-        for form in [Form::Plain, Form::Colored, Form::Json, Form::Journald, Form::JsonJournald] {
+        for form in [Form::Plain, Form::Colored, Form::Json, Form::Journald, Form::JsonJournald, Form::Entries] {
             let made = Made::default();
             let writer = made.clone();
             let lines = super::super::lines(form, move || writer.clone());

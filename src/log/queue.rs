@@ -96,7 +96,7 @@ impl Queue {
 
     /// Returns true if lines go to journald.
     pub fn is_journald(&self) -> bool {
-        matches!(self.form, Form::Journald | Form::JsonJournald)
+        matches!(self.form, Form::Journald | Form::JsonJournald | Form::Entries)
     }
 
     /// Takes a line, with its end.
