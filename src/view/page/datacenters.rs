@@ -48,7 +48,7 @@ pub struct DatacenterPage {
 impl DatacenterList {
     /// Lists all datacenters, the ones with trouble first where there are many.
     pub fn new(shell: Shell, report: &Report) -> DatacenterList {
-        let mut found: Vec<(String, Datacenter<'_>)> = datacenters(report).into_iter().collect();
+        let mut found = datacenters(report);
         let title = count(found.len(), "datacenter", "datacenters");
         let shown = if found.len() > LISTED {
             found.sort_by_key(|(_, center)| Reverse(center.mark().grade));
@@ -77,7 +77,7 @@ impl DatacenterList {
 impl DatacenterPage {
     /// Builds the page; none if there is no such datacenter.
     pub fn new(shell: Shell, report: &Report, label: &str) -> Option<DatacenterPage> {
-        let center = datacenters(report).remove(label)?;
+        let (_, center) = datacenters(report).into_iter().find(|(own, _)| own == label)?;
         let now = shell.now;
         let is_own = |zone: &Name| label_of(zone) == label;
         let memberships = &center.memberships;
