@@ -89,7 +89,7 @@ struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Ask a server that takes orders over HTTPS, such as https://ns1.example.com:9154
+    /// Ask the server with this URL, which takes orders over HTTPS
     #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
     remote: Option<Url>,
     /// Run the verb on these hosts: destinations of ssh, or URLs as of --remote; may be repeated

@@ -25,12 +25,13 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use std::convert::Infallible;
-use std::error::Error;
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
@@ -244,25 +245,26 @@ impl HttpClient {
         let request = request.header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
         let request = request.body(Payload(post.json.into())).map_err(|error| HttpError::Request(error.to_string()))?;
         let sent = async {
-            let (sender, connection) = self.open().await?;
+            let (sender, fault) = self.open().await?;
             let sent = self.send(sender, request, octets).await;
-            // Why a connection ended only the connection knows, such as that our certificate is not believed.
-            match sent {
-                Err(HttpError::Broken(_)) if let Ok(Err(error)) = connection.await => {
-                    Err(HttpError::Broken(describe(&error)))
-                }
-                sent => sent,
+            // Why a connection ended only its stream knows, such as that our certificate is not believed.
+            match (sent, fault.lock().take()) {
+                (Err(HttpError::Broken(_)), Some(fault)) => Err(HttpError::Broken(fault)),
+                (sent, _) => sent,
             }
         };
         timeout(time, sent).await.unwrap_or(Err(HttpError::Slow(time)))
     }
 
-    /// Opens a connection for requests; with it comes the task that serves it, which ends when the sender is dropped.
-    async fn open(&self) -> Result<(SendRequest<Payload>, JoinHandle<hyper::Result<()>>), HttpError> {
-        let stream = TokioIo::new(self.endpoint.connect().await?);
+    /// Opens a connection for requests; with it comes what will have gone wrong with its stream.
+    async fn open(&self) -> Result<(SendRequest<Payload>, Fault), HttpError> {
+        let fault = Fault::default();
+        let stream = TokioIo::new(Noted { stream: self.endpoint.connect().await?, fault: fault.clone() });
         let (sender, connection) =
             http1::handshake(stream).await.map_err(|error| HttpError::Broken(error.to_string()))?;
-        Ok((sender, tokio::spawn(connection)))
+        // Ends when the sender is dropped; its errors are those of the request.
+        tokio::spawn(connection);
+        Ok((sender, fault))
     }
 
     /// Asks on a connection.
@@ -308,10 +310,49 @@ impl HttpClient {
     }
 }
 
-/// An error with what caused it.
-fn describe(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| (*error).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+/// The first error of a stream.
+type Fault = Arc<Mutex<Option<String>>>;
+
+/// A stream that notes its first error.
+struct Noted {
+    stream: Box<dyn Stream>,
+    fault: Fault,
+}
+
+impl Noted {
+    /// Notes an error, if it is one and the first.
+    fn note<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &result {
+            self.fault.lock().get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+}
+
+impl AsyncRead for Noted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.note(read)
+    }
+}
+
+impl AsyncWrite for Noted {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        // A server that has closed tells why to those who read.
+        Pin::new(&mut self.stream).poll_write(context, octets)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 /// Reads a body to its end.

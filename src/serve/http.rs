@@ -194,8 +194,14 @@ pub fn readiness(published: &Published, regions: &[Name], was_ready: bool) -> Re
 async fn serve(stream: TcpStream, peer: SocketAddr, place: &Arc<Place>, context: Arc<Context>) {
     let stream = place.connection.measure(stream);
     let Some(gate) = &context.gate else { return serve_on(stream, Client::Anybody, place, context).await };
-    let Some((stream, operator)) = gate.admit(stream, peer, context.patience).await else { return };
-    serve_on(stream, operator.map_or(Client::Stranger, Client::Operator), place, context).await;
+    match gate.admit(stream, peer, context.patience).await {
+        Ok((stream, operator)) => {
+            serve_on(stream, operator.map_or(Client::Stranger, Client::Operator), place, context).await;
+        }
+        // With the request unread, which it may have sent already, a reset would take the reason with it.
+        Err(Some(stream)) => _ = timeout(context.patience, close(stream)).await,
+        Err(None) => {}
+    }
 }
 
 /// Who asks.

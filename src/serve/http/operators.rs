@@ -34,28 +34,29 @@ impl Gate {
         self.names.store(names.into());
     }
 
-    /// Makes a connection a secure one, and tells whose it is: the first of the names that the certificate has.
+    /// Makes a connection a secure one, and tells whose it is: the first of the names that the certificate has. A client
+    /// that is not let in has been told why when its stream comes back.
     pub(super) async fn admit(
         &self,
         stream: Measured<TcpStream>,
         peer: SocketAddr,
         patience: Duration,
-    ) -> Option<(TlsStream<Measured<TcpStream>>, Option<String>)> {
-        let acceptor = TlsAcceptor::from(self.shown.settings()?.config.clone());
-        let stream = match timeout(patience, acceptor.accept(stream)).await {
+    ) -> Result<(TlsStream<Measured<TcpStream>>, Option<String>), Option<Measured<TcpStream>>> {
+        let acceptor = TlsAcceptor::from(self.shown.settings().ok_or(None)?.config.clone());
+        let stream = match timeout(patience, acceptor.accept(stream).into_fallible()).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
+            Ok(Err((error, stream))) => {
                 // Of which there may be as many as somebody likes.
                 tracing::debug!(%peer, %error, "no TLS handshake");
-                return None;
+                return Err(Some(stream));
             }
-            Err(_) => return None,
+            Err(_) => return Err(None),
         };
         let operator = self.name_of(&stream);
         if operator.is_none() {
             tracing::info!(%peer, "an operator was not let in: the certificate has none of the names in \"operators\"");
         }
-        Some((stream, operator))
+        Ok((stream, operator))
     }
 
     /// The operator whose name a client's certificate has.
