@@ -82,7 +82,7 @@ pub const DEPENDENCIES: &[Dependency] = &[
                 ..PLAIN
             },
             Fault {
-                name: "slow: 0.3 to 0.8 s each way",
+                name: "slow: 0.25 to 0.4 s each way",
                 begin: |site| delay(site, 0..2, 0..1),
                 end: |site| site.world.relays.iter().for_each(|of_replica| of_replica[0].cut(false)),
                 may: UNSTEADY,
@@ -349,7 +349,7 @@ pub const DEPENDENCIES: &[Dependency] = &[
                 ..PLAIN
             },
             Fault {
-                name: "slow: 0.3 to 0.8 s each way",
+                name: "slow: 0.25 to 0.4 s each way",
                 begin: |site| delay(site, 0..2, 0..3),
                 end: |site| site.world.relays.iter().flatten().for_each(|relay| relay.cut(false)),
                 may: UNSTEADY,
@@ -432,7 +432,7 @@ fn send(process: i32, signal: i32) {
 
 /// Delays what passes between replicas and datacenters.
 fn delay(site: &Site, replicas: std::ops::Range<usize>, sites: std::ops::Range<usize>) {
-    let slow = Weather { delay: (300, 800), ..Weather::default() };
+    let slow = Weather { delay: (250, 400), ..Weather::default() };
     site.world.relays[replicas]
         .iter()
         .flat_map(|of_replica| &of_replica[sites.clone()])
