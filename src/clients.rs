@@ -1,34 +1,24 @@
 //! Table of clients: which home an address or subnet has, and for how wide a subnet an answer made for it holds.
 //!
-//! Prefixes are flattened to ranges that do not overlap, in the order of their addresses; the longest prefix that contains
-//! an address counts. A first level, indexed by the bits in which the addresses begin to differ, says among which few
-//! ranges to search. The scope of an answer to a question with EDNS Client Subnet (RFC 7871) follows from the neighbours
-//! of a range.
+//! The longest prefix that contains an address counts; [`family`] has the prefixes of one address family. With IPv4
+//! addresses that IPv6 maps, a client is looked up as what it is.
 //!
 //! Invariants: the table is immutable; two subnets within one scope have the same home by the same law, so a resolver may
 //! give the answer for one to the other (RFC 7871 section 7.3.1); scopes of nested prefixes do not overlap (section
 //! 7.2.1).
 //!
-//! Cost: a look-up O(1) and a search among the ranges of one place of the first level; making one O(prefixes × log
-//! prefixes); two ranges of 10 octets for an IPv4 prefix at most, of 22 for an IPv6 prefix, and 8 for the prefix; for the
-//! first level four to eight octets a range, 4 MiB at most.
+//! Cost: that of the families.
+
+mod family;
+
+pub use family::{Found, Home, Twice};
 
 use crate::acl::Prefix;
-use crate::zone::prefetch;
+use crate::zone::Piece;
+use family::{Family, Written};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::name::Name;
-
-/// Bits by which the first level is indexed, at most: so many that a million ranges have places of their own, since each
-/// further step of a search may wait for memory.
-const INDEX_BITS: u32 = 20;
-/// No prefix: of a range, or above a prefix.
-const NONE: u32 = u32::MAX;
-/// No home: of a range.
-const NO_HOME: Home = Home::MAX;
-
-/// Home of the clients of a prefix, by its number among all homes.
-pub type Home = u16;
 
 /// Which home clients have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,23 +34,6 @@ pub struct Clients {
 pub struct Subnet {
     pub address: IpAddr,
     pub length: u8,
-}
-
-/// What the table says of a subnet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub home: Option<Home>,
-    /// Length of the prefix around the subnet for which the same holds, or that of the subnet where its parts differ.
-    pub scope: u8,
-}
-
-/// Error: a prefix is there twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the prefix is there twice")]
-pub struct Twice {
-    /// Their positions in the list.
-    pub first: usize,
-    pub second: usize,
 }
 
 impl Clients {
@@ -86,14 +59,14 @@ impl Clients {
 
     /// Number of prefixes.
     pub fn prefixes(&self) -> usize {
-        self.v4.prefixes.len() + self.v6.prefixes.len()
+        self.v4.len() + self.v6.len()
     }
 
     /// Number of prefixes of each home, by its number.
     pub fn prefixes_by_home(&self) -> Vec<usize> {
         let mut counts = vec![0; self.homes.len()];
-        for prefix in self.v4.prefixes.iter().chain(&self.v6.prefixes) {
-            counts.get_mut(usize::from(prefix.home)).into_iter().for_each(|count| *count += 1);
+        for home in self.v4.homes().chain(self.v6.homes()) {
+            counts.get_mut(usize::from(home)).into_iter().for_each(|count| *count += 1);
         }
         counts
     }
@@ -174,341 +147,17 @@ impl Clients {
 
     /// Returns true if there are no prefixes, so that no client has a home.
     pub fn is_empty(&self) -> bool {
-        self.v4.prefixes.is_empty() && self.v6.prefixes.is_empty()
+        self.prefixes() == 0
+    }
+
+    /// Memory that look-ups read all over.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        self.v4.pieces().chain(self.v6.pieces())
     }
 
     /// Octets that the table takes in memory.
     pub fn octets(&self) -> usize {
         self.v4.octets() + self.v6.octets()
-    }
-}
-
-//--- Family ---
-
-/// Addresses of one family as numbers.
-trait Address: Copy + Ord + Default {
-    const BITS: u32;
-    fn wide(self) -> u128;
-    fn narrow(wide: u128) -> Self;
-    /// How far it is behind another, in units of a power of two.
-    fn behind(self, other: Self, shift: u32) -> usize;
-    /// The last address of the prefix of a length that begins with it.
-    fn last(self, length: u8) -> Self;
-    /// The address before it.
-    fn before(self) -> Option<Self>;
-    /// Length of the shortest prefix around it without another address.
-    fn apart(self, other: Self) -> u8;
-}
-
-impl Address for u32 {
-    const BITS: u32 = u32::BITS;
-
-    fn wide(self) -> u128 {
-        self.into()
-    }
-
-    fn narrow(wide: u128) -> u32 {
-        wide as u32
-    }
-
-    #[inline]
-    fn behind(self, other: u32, shift: u32) -> usize {
-        ((self - other) >> shift) as usize
-    }
-
-    #[inline]
-    fn last(self, length: u8) -> u32 {
-        self | u32::MAX.checked_shr(length.into()).unwrap_or_default()
-    }
-
-    #[inline]
-    fn before(self) -> Option<u32> {
-        self.checked_sub(1)
-    }
-
-    #[inline]
-    fn apart(self, other: u32) -> u8 {
-        (self ^ other).leading_zeros() as u8 + 1
-    }
-}
-
-impl Address for u128 {
-    const BITS: u32 = u128::BITS;
-
-    fn wide(self) -> u128 {
-        self
-    }
-
-    fn narrow(wide: u128) -> u128 {
-        wide
-    }
-
-    #[inline]
-    fn behind(self, other: u128, shift: u32) -> usize {
-        ((self - other) >> shift) as usize
-    }
-
-    #[inline]
-    fn last(self, length: u8) -> u128 {
-        self | u128::MAX.checked_shr(length.into()).unwrap_or_default()
-    }
-
-    #[inline]
-    fn before(self) -> Option<u128> {
-        self.checked_sub(1)
-    }
-
-    #[inline]
-    fn apart(self, other: u128) -> u8 {
-        (self ^ other).leading_zeros() as u8 + 1
-    }
-}
-
-/// A prefix that is still to be taken in.
-struct Written<A> {
-    first: A,
-    /// Its position in the list.
-    index: u32,
-    home: Home,
-    length: u8,
-}
-
-/// A prefix in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
-    /// The next shorter prefix that contains it.
-    above: u32,
-    home: Home,
-    length: u8,
-}
-
-/// The prefixes of one family.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Family<A> {
-    /// First address of each range; the first range begins at zero.
-    starts: Box<[A]>,
-    /// The home of each range, which most look-ups need alone.
-    homes: Box<[Home]>,
-    /// The longest prefix that contains each range.
-    owners: Box<[u32]>,
-    prefixes: Box<[Kept]>,
-    /// Number of the last range that begins at or before each place of the first level; one more for the end.
-    index: Box<[u32]>,
-    /// The first and the last address that shares the bits in front of those by which the first level is indexed, as all
-    /// that begin a range do.
-    indexed: (A, A),
-    /// Bits behind those by which the first level is indexed.
-    shift: u32,
-}
-
-impl<A: Address> Family<A> {
-    /// Flattens prefixes.
-    fn new(mut written: Vec<Written<A>>) -> Result<Family<A>, Twice> {
-        if written.is_empty() {
-            return Ok(Family::default());
-        }
-        written.sort_unstable_by_key(|prefix| (prefix.first, prefix.length, prefix.index));
-        let same = |pair: &&[Written<A>]| (pair[0].first, pair[0].length) == (pair[1].first, pair[1].length);
-        if let Some(pair) = written.windows(2).find(same) {
-            return Err(Twice { first: pair[0].index as usize, second: pair[1].index as usize });
-        }
-        let mut ranges = Ranges { starts: vec![A::default()], owners: vec![NONE] };
-        ranges.reserve(written.len());
-        let mut prefixes: Vec<Kept> = Vec::with_capacity(written.len());
-        // The prefixes that contain the present place, the longest last, with their last addresses.
-        let mut open: Vec<(u32, u128)> = Vec::new();
-        let close = |until: Option<u128>, open: &mut Vec<(u32, u128)>, ranges: &mut Ranges<A>| {
-            while let Some((_, last)) = open.pop_if(|(_, last)| until.is_none_or(|until| *last < until)) {
-                if last < last_of::<A>(0, 0) {
-                    ranges.begin(A::narrow(last + 1), open.last().map_or(NONE, |(above, _)| *above));
-                }
-            }
-        };
-        for prefix in &written {
-            let first = prefix.first.wide();
-            close(Some(first), &mut open, &mut ranges);
-            let number = prefixes.len() as u32;
-            let above = open.last().map_or(NONE, |(above, _)| *above);
-            prefixes.push(Kept { above, home: prefix.home, length: prefix.length });
-            ranges.begin(prefix.first, number);
-            open.push((number, last_of::<A>(first, prefix.length)));
-        }
-        close(None, &mut open, &mut ranges);
-        drop(written);
-        let Ranges { starts, owners } = ranges;
-        let home = |owner: &u32| prefixes.get(*owner as usize).map_or(NO_HOME, |prefix| prefix.home);
-        let homes = owners.iter().map(home).collect();
-        let (starts, owners, prefixes) = (starts.into(), owners.into(), prefixes.into());
-        let mut family = Family { starts, homes, owners, prefixes, ..Family::default() };
-        family.make_index();
-        Ok(family)
-    }
-
-    /// Makes the first level.
-    fn make_index(&mut self) {
-        let inner = &self.starts[self.starts.len().min(1)..];
-        let (Some(first), Some(last)) = (inner.first(), inner.last()) else { return };
-        let differing = first.wide() ^ last.wide();
-        let skipped = differing.leading_zeros() - (u128::BITS - A::BITS);
-        // As many places as there are ranges.
-        let bits = INDEX_BITS.min(A::BITS - skipped).min(inner.len().ilog2() + 1);
-        let rest = last_of::<A>(0, skipped as u8);
-        let common = first.wide() & !rest;
-        self.indexed = (A::narrow(common), A::narrow(common | rest));
-        self.shift = A::BITS - skipped - bits;
-        let place = |number: u128| common + (number << self.shift);
-        let mut reached = 0;
-        let at = |number| {
-            while self.starts.get(reached + 1).is_some_and(|start| start.wide() <= place(number)) {
-                reached += 1;
-            }
-            reached as u32
-        };
-        self.index = (0..1u128 << bits).map(at).chain([self.starts.len() as u32 - 1]).collect();
-    }
-
-    /// The place of an address in the first level; none in front of and behind all that it has.
-    #[inline]
-    fn place_of(&self, address: A) -> Option<usize> {
-        let (first, last) = self.indexed;
-        (first <= address && address <= last && !self.index.is_empty()).then(|| address.behind(first, self.shift))
-    }
-
-    /// The first and the last range of a place of the first level.
-    #[inline]
-    fn ranges_at(&self, place: usize) -> (usize, usize) {
-        (self.index[place] as usize, self.index[place + 1] as usize)
-    }
-
-    /// Number of the range that an address is in.
-    #[inline]
-    fn range_of(&self, address: A) -> usize {
-        let (low, high) = match self.place_of(address) {
-            Some(place) => self.ranges_at(place),
-            None if self.index.is_empty() => (0, self.starts.len() - 1),
-            None if address < self.indexed.0 => return 0,
-            None => return self.starts.len() - 1,
-        };
-        low + self.starts[low..=high].partition_point(|start| *start <= address) - 1
-    }
-
-    /// The home that all addresses have; none if they have different ones.
-    fn only_home(&self) -> Option<Option<Home>> {
-        (self.starts.len() <= 1).then(|| self.home_at(0))
-    }
-
-    /// The first step of a look-up.
-    #[inline]
-    fn fetch_place(&self, address: A) {
-        self.place_of(address).iter().for_each(|place| prefetch(&self.index[*place]));
-    }
-
-    /// The second step. What a search looks at first lies in the middle; lines come in pairs.
-    #[inline]
-    fn fetch_ranges(&self, address: A) {
-        let Some((low, high)) = self.place_of(address).map(|place| self.ranges_at(place)) else { return };
-        [low, high].iter().for_each(|range| prefetch(&self.starts[*range]));
-        prefetch(&self.homes[low.midpoint(high)]);
-    }
-
-    /// The home of an address.
-    fn home_of(&self, address: A) -> Option<Home> {
-        if self.starts.is_empty() {
-            return None;
-        }
-        self.home_at(self.range_of(address))
-    }
-
-    /// The home of a range.
-    #[inline]
-    fn home_at(&self, range: usize) -> Option<Home> {
-        self.homes.get(range).copied().filter(|home| *home != NO_HOME)
-    }
-
-    /// Notes the homes that both tables give, for each part of the addresses in which neither changes.
-    fn compare(&self, other: &Family<A>, note: &mut impl FnMut(Option<Home>, Option<Home>)) {
-        let (mut ours, mut theirs) = (0, 0);
-        loop {
-            note(self.home_at(ours), other.home_at(theirs));
-            let next = (self.starts.get(ours + 1), other.starts.get(theirs + 1));
-            let Some(first) = next.0.into_iter().chain(next.1).min() else { return };
-            ours += usize::from(next.0 == Some(first));
-            theirs += usize::from(next.1 == Some(first));
-        }
-    }
-
-    /// The longest prefix that contains all of a subnet.
-    fn around(&self, address: A, length: u8) -> Option<Kept> {
-        if self.starts.is_empty() {
-            return None;
-        }
-        let mut owner = self.prefixes.get(self.owners[self.range_of(address)] as usize);
-        while let Some(longer) = owner.filter(|prefix| prefix.length > length) {
-            owner = self.prefixes.get(longer.above as usize);
-        }
-        owner.copied()
-    }
-
-    /// The home and the scope of a subnet.
-    fn find(&self, address: A, length: u8) -> Found {
-        if self.starts.is_empty() {
-            return Found { home: None, scope: 0 };
-        }
-        let range = self.range_of(address);
-        let next = self.starts.get(range + 1).copied();
-        if next.is_some_and(|next| next <= address.last(length)) {
-            let mut owner = self.prefixes.get(self.owners[range] as usize);
-            // Longer prefixes inside do not count, but no wider answer holds for the subnet.
-            while let Some(longer) = owner.filter(|prefix| prefix.length > length) {
-                owner = self.prefixes.get(longer.above as usize);
-            }
-            return Found { home: owner.map(|prefix| prefix.home), scope: length };
-        }
-        let apart = |other: A| address.apart(other);
-        let before = self.starts[range].before().map_or(0, apart);
-        let scope = before.max(next.map_or(0, apart)).min(length);
-        Found { home: self.home_at(range), scope }
-    }
-
-    /// Octets in memory.
-    fn octets(&self) -> usize {
-        size_of_val(&*self.starts)
-            + size_of_val(&*self.homes)
-            + size_of_val(&*self.owners)
-            + size_of_val(&*self.prefixes)
-            + size_of_val(&*self.index)
-    }
-}
-
-/// The last address of a prefix.
-fn last_of<A: Address>(first: u128, length: u8) -> u128 {
-    let host = A::BITS - u32::from(length);
-    first | (u128::MAX >> (u128::BITS - A::BITS)).checked_shr(u32::from(length)).filter(|_| host > 0).unwrap_or(0)
-}
-
-/// Ranges that are being made, in the order of their addresses.
-struct Ranges<A> {
-    starts: Vec<A>,
-    owners: Vec<u32>,
-}
-
-impl<A: Address> Ranges<A> {
-    /// Makes room for the ranges of so many prefixes.
-    fn reserve(&mut self, prefixes: usize) {
-        self.starts.reserve_exact(2 * prefixes);
-        self.owners.reserve_exact(2 * prefixes);
-    }
-
-    /// Begins a range; one that begins at the same address was empty.
-    fn begin(&mut self, start: A, owner: u32) {
-        if self.starts.last() == Some(&start) {
-            self.starts.pop();
-            self.owners.pop();
-        }
-        if self.owners.last() != Some(&owner) {
-            self.starts.push(start);
-            self.owners.push(owner);
-        }
     }
 }
 

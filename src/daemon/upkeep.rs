@@ -9,7 +9,7 @@
 //! The allocator keeps what is freed between that which stays, for itself. After a change of many names, a reload of many
 //! prefixes or a long answer to an operator that can be more than all zones take. So once memory has grown, its free
 //! pages are given back, where the allocator is glibc's. The zones lie elsewhere after a change, so they are looked at again
-//! once it is quiet (`Table::use_large_pages`).
+//! once it is quiet (`zone::use_large_pages`).
 //!
 //! Episodes of the rate limit are ended here, too.
 //!
@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
 use crate::rate_limit::{self, Limiter};
 use crate::restart::{keep_running, panics};
-use crate::zone::Table;
+use crate::zone::use_large_pages;
 use std::fs;
 #[cfg(target_env = "gnu")]
 use std::num::NonZero;
@@ -149,7 +149,8 @@ impl Upkeep {
         if self.moved != root.generation && (is_quiet || self.busy > BUSY_LOOKS) {
             (self.moved, self.busy) = (root.generation, 0);
             let zones = root.iter().filter_map(|served| served.zone.as_deref());
-            Table::use_large_pages(zones.map(|zone| zone.table()));
+            let tables = zones.flat_map(|zone| zone.table().pieces());
+            use_large_pages(tables.chain(root.clients.pieces()));
         }
         has_packed
     }

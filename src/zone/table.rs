@@ -19,7 +19,6 @@
 mod change;
 mod image;
 mod maker;
-mod pages;
 mod shard;
 mod union;
 
@@ -29,6 +28,7 @@ pub use maker::Maker;
 pub use union::{United, unite};
 
 use super::node::Node;
+use super::pages::{PAGE_BYTES, Piece, piece_of};
 use shard::{Freezer, Shard};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Range;
@@ -241,6 +241,12 @@ impl Table {
     pub fn stored(&self) -> impl Iterator<Item = Stored<'_>> {
         let nodes = self.shards().flat_map(Shard::nodes);
         nodes.map(|(node, bytes)| Stored { node, hash: hash(node.owner), bytes })
+    }
+
+    /// Memory that look-ups read all over, where it fills a large page.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let is_large = self.octets >= PAGE_BYTES as u64;
+        is_large.then(|| self.shards().map(|shard| piece_of(&shard.bytes))).into_iter().flatten()
     }
 
     /// All shards, in order.

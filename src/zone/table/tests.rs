@@ -2,6 +2,7 @@
 
 use super::shard::{HEAD_BYTES, TAG_BYTES};
 use super::*;
+use crate::zone::use_large_pages;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -189,9 +190,9 @@ proptest! {
 fn large_pages_hold_what_the_table_held() {
     let many = model(0..5000, &[7; 2000]);
     let table = changed(&Table::default(), &Model::new(), &many, &[]);
-    let pages = Table::use_large_pages([&table, &table.clone()].into_iter());
+    let pages = use_large_pages([&table, &table.clone()].into_iter().flat_map(Table::pieces));
     // A kernel may have none.
     assert!(pages as u64 <= table.octets() / (2 << 20) + 1, "{pages}");
     check(&table, &many);
-    assert_eq!(Table::use_large_pages([&Table::default()].into_iter()), 0);
+    assert_eq!(use_large_pages(Table::default().pieces()), 0);
 }
