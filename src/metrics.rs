@@ -18,7 +18,7 @@ mod transfers;
 pub use answers::AnswerTimes;
 pub use by_zone::{OWN_ZONES, REST, ZoneCounters, ZoneFaults, ZoneValues};
 pub use peers::{Peer, PeerCounts, Peers};
-pub use queries::{CLASSES, Counted, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
+pub use queries::{CLASSES, COOKIES, Counted, QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
 pub use transfers::{SentTransfers, TransferCounts};
 
 use prometheus::core::{Atomic, Collector, Desc, GenericCounter, GenericGauge, MetricVec, MetricVecBuilder};
@@ -121,6 +121,9 @@ families! {
     /// Responses over UDP, and connections over TCP and TLS, that were over the limit of their client's network, by class of
     /// response; with mode "log" they were sent in full, or served, all the same.
     rate_limited: IntCounterVec::new("rate_limited_total", &["class"]);
+    /// Queries over UDP with DNS Cookies, by what these show: client, a client cookie that stands alone; valid, that the
+    /// address is not forged; invalid, a server cookie that is wrong, too old, or another server's.
+    cookies: IntCounterVec::new("cookies_total", &["shown"]);
     /// Networks whose responses over UDP or connections are over the limit at present, 64 at most.
     rate_limited_networks: IntGauge::with_opts("rate_limited_networks");
     /// Messages for the collector of dnstap, by what became of them: sent, or dropped because it takes no more or is not
@@ -536,6 +539,7 @@ impl Metrics {
             (&self.query_types, &TYPES[..], &totals.types[..]),
             (&self.dropped, &DROPPED[..], &totals.dropped[..]),
             (&self.rate_limited, &CLASSES[..], &totals.limited[..]),
+            (&self.cookies, &COOKIES[..], &totals.cookies[..]),
         ] {
             labels.iter().zip(values).for_each(|(label, value)| set(&family.with_label_values(&[label]), *value));
         }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,14 +49,8 @@ impl Service {
 
     /// Starts it beside others, on further addresses.
     fn start_on(plan: &str, listen: &[&str]) -> Service {
-        let text = |number| format!("large IN TXT \"{number:0>100}\"\n");
-        let texts: String = (0..8).map(text).collect();
-        let zone = format!(
-            "$ORIGIN a.test.\n$TTL 30\n@ IN SOA ns.dc.invalid. h.dc.invalid. 1 30 60 2592000 30\n\
-             @ IN NS ns.dc.invalid.\nwww IN A 192.0.2.1\n{texts}"
-        );
         let folder = Folder::new();
-        let peer = Knotd::start(&folder, &[(Dname::parse("a.test"), zone)]);
+        let peer = Knotd::start(&folder, &[zone()]);
         let plan = format!("[zones]\n\"a.test\" = \"{}\"\n{plan}", peer.address());
         let mut settings = Settings::new(&plan);
         settings.listen = listen.iter().map(|address| (*address).to_owned()).collect();
@@ -67,9 +62,14 @@ impl Service {
 
     /// The number of answers over the limit of a class.
     fn limited(&self, class: &str) -> u64 {
-        let (page, name) = (self.daemon.metrics(), format!("aggregator_rate_limited_total{{class=\"{class}\"}} "));
+        self.counted(&format!("rate_limited_total{{class=\"{class}\"}}"))
+    }
+
+    /// What a counter has.
+    fn counted(&self, series: &str) -> u64 {
+        let (page, name) = (self.daemon.metrics(), format!("aggregator_{series} "));
         let value = page.lines().find_map(|line| line.strip_prefix(&name));
-        value.expect("the family has a series of each class").parse().expect("a number")
+        value.expect("the family has all its series from the start").parse().expect("a number")
     }
 
     /// Sends questions at an even pace, and counts what comes back.
@@ -116,6 +116,17 @@ impl Service {
         flood.took = begun.elapsed();
         flood
     }
+}
+
+/// The zone, with a large set.
+fn zone() -> ZoneText {
+    let text = |number| format!("large IN TXT \"{number:0>100}\"\n");
+    let texts: String = (0..8).map(text).collect();
+    let text = format!(
+        "$ORIGIN a.test.\n$TTL 30\n@ IN SOA ns.dc.invalid. h.dc.invalid. 1 30 60 2592000 30\n\
+         @ IN NS ns.dc.invalid.\nwww IN A 192.0.2.1\n{texts}"
+    );
+    (Dname::parse("a.test"), text)
 }
 
 /// What became of a flood.
@@ -377,15 +388,83 @@ fn dig(server: SocketAddr, source: &str, cookie: &str) -> (String, String) {
     (cookie.to_owned(), verdict.to_owned())
 }
 
+/// Writes a file of secrets of cookies.
+fn write_secrets(folder: &Folder, text: &str) -> PathBuf {
+    let path = folder.path().join("cookies.secret");
+    write_file(&path, text);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
+    path
+}
+
+/// True if a client with these cookies is over no limit of one answer a second.
+fn is_known(server: SocketAddr, cookies: &[u8]) -> bool {
+    let mut client = client("127.0.7.1", server);
+    (0..50).all(|_| ask_with_cookie(&mut client, cookies).1)
+}
+
+/// Shows cookies to a server; returns the response code and the cookies of the answer.
+fn show(server: SocketAddr, cookies: &[u8]) -> (u16, Vec<u8>) {
+    let mut client = client("127.0.7.1", server);
+    let id = client.take_id();
+    client.send_udp(&question("www.a.test", rtype::A, id, Some(cookies))).expect("sent");
+    let answer = client.receive_udp(id).expect("an answer");
+    let (head, cookies) = answer.split_at(answer.len() - 24);
+    let (record, option) = head.split_at(head.len() - 4);
+    assert_eq!(option, [0, 10, 0, 24], "cookies and nothing else: {answer:?}");
+    // In front of the length of the options: the upper bits of the code, the version, and flags (RFC 6891 section 6.1.3).
+    let upper = record[record.len() - 6];
+    (u16::from(upper) << 4 | u16::from(answer[3] & 15), cookies.to_vec())
+}
+
+#[test]
+fn other_servers_with_the_same_secret_have_the_same_cookies() {
+    let folder = Folder::new();
+    let path = write_secrets(&folder, &format!("{COOKIE_SECRET}\n"));
+    let service = Service::start(&format!(
+        "[rate_limit]\nresponses_per_second = 1\n[cookies]\nsecret_file = \"{}\"\n",
+        path.display()
+    ));
+    let server = service.daemon.address();
+    let part = *b"client's";
+    let (code, ours) = show(server, &part);
+    assert_eq!(code, 0);
+    let mut spoilt = ours.clone();
+    spoilt[23] ^= 1;
+    assert!(is_known(server, &ours) && !is_known(server, &spoilt));
+    // What others make from now on has another time in it.
+    let made = u32::from_be_bytes(*ours[12..].first_chunk().expect("the time"));
+    wait_until("the second is over", PATIENCE, || {
+        let now = std::time::UNIX_EPOCH.elapsed().expect("a clock that is right").as_secs() as u32;
+        (now > made + 1).then_some(())
+    });
+    let bad_cookie = 23;
+    let peers = [
+        (Named::start_with_cookies(&folder, &[zone()]), bad_cookie),
+        (Nsd::start_with_cookies(&folder, &[zone()]), 0),
+        (Knotd::start_with_cookies(&folder, &[zone()]), bad_cookie),
+    ];
+    for (peer, refusal) in peers {
+        let (peer, name) = (peer.address(), peer.name());
+        let (code, cookies) = show(peer, &ours);
+        assert_eq!(code, 0, "{name} takes ours");
+        // BIND makes a new one for each answer.
+        assert!(name == "named" || cookies == ours, "{name} gives ours back");
+        let (code, theirs) = show(peer, &spoilt);
+        assert_eq!(code, refusal, "{name} tells what is wrong");
+        assert_ne!(theirs[8..], spoilt[8..], "{name} makes another");
+        assert!(is_known(server, &theirs), "a cookie of {name}");
+    }
+    let shown =
+        ["client", "valid", "invalid"].map(|shown| service.counted(&format!("cookies_total{{shown=\"{shown}\"}}")));
+    // Whoever is not known was told so with the first answer that was cut.
+    assert_eq!(shown[..2], [1, 4 * 50]);
+    assert!(shown[2] > 0, "{shown:?}");
+}
+
 #[test]
 fn replicas_accept_each_others_cookies_and_so_does_dig() {
     let folder = Folder::new();
-    let write = |text: &str| {
-        let path = folder.path().join("cookies.secret");
-        write_file(&path, text);
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
-        path
-    };
+    let write = |text: &str| write_secrets(&folder, text);
     let (old, new) = ("000102030405060708090a0b0c0d0e0f", "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff");
     let path = write(&format!("{old}\n{new}\n"));
     let plan = format!("[rate_limit]\nresponses_per_second = 1\n[cookies]\nsecret_file = \"{}\"\n", path.display());
@@ -398,10 +477,7 @@ fn replicas_accept_each_others_cookies_and_so_does_dig() {
     assert_eq!((&*again, &*verdict), (&*cookie, "(good)"));
     let octets: Vec<u8> =
         (0..24).map(|at| u8::from_str_radix(&cookie[2 * at..2 * at + 2], 16).expect("hexadecimal")).collect();
-    let is_known = |server| {
-        let mut client = client("127.0.7.1", server);
-        (0..50).all(|_| ask_with_cookie(&mut client, &octets).1)
-    };
+    let is_known = |server| is_known(server, &octets);
     assert!(is_known(one) && is_known(other), "no limit on either");
     // The other secret takes over, and the first one goes.
     for (text, is_taken) in [(format!("{new}\n{old}\n"), true), (format!("{new}\n"), false)] {

@@ -3,7 +3,7 @@
 //! A block is written by its UDP thread alone, without a locked instruction; streams share a block. A block whose
 //! thread has ended leaves its sums behind.
 //!
-//! Cost: a query adds to five counters, or six; a sum is O(threads).
+//! Cost: a query adds to five counters, or up to seven; a sum is O(threads).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,9 @@ pub(super) const DROPPED: [&str; 2] = ["short", "response"];
 
 /// Classes of responses whose rates are limited, and connections.
 pub const CLASSES: [&str; 6] = ["answer", "nodata", "nxdomain", "referral", "error", "connection"];
+
+/// What cookies show, in the order of `wire::message::ShownCookie`.
+pub const COOKIES: [&str; 3] = ["client", "valid", "invalid"];
 
 /// Types that have a counter of their own, by their numbers; the last slot of the counters takes all others.
 const OWN_TYPES: [(u16, &str); 17] = [
@@ -111,6 +114,7 @@ pub struct QueryCounters {
     truncated: AtomicU64,
     dropped: [AtomicU64; DROPPED.len()],
     limited: [AtomicU64; CLASSES.len()],
+    cookies: [AtomicU64; COOKIES.len()],
 }
 
 impl QueryCounters {
@@ -128,6 +132,11 @@ impl QueryCounters {
     /// Counts a response that was over its limit, by its class; for the thread that owns the block.
     pub fn count_limited(&self, class: usize) {
         self.limited.get(class).into_iter().for_each(|counter| add(counter, 1));
+    }
+
+    /// Counts what the cookies of a query show; for the thread that owns the block.
+    pub fn count_cookie(&self, shown: usize) {
+        self.cookies.get(shown).into_iter().for_each(|counter| add(counter, 1));
     }
 
     /// Counts a query and its response in a block that several threads share.
@@ -166,7 +175,7 @@ impl QueryCounters {
         let all = |block: &'a QueryCounters| {
             let counters = block.queries.iter().chain(&block.responses).chain(&block.dropped);
             let counters = counters.chain(&block.types).chain(&block.sizes);
-            counters.chain(&block.limited).chain([&block.truncated, &block.octets])
+            counters.chain(&block.limited).chain(&block.cookies).chain([&block.truncated, &block.octets])
         };
         all(self).zip(all(other))
     }
@@ -196,6 +205,8 @@ pub struct QueryTotals {
     pub dropped: [u64; DROPPED.len()],
     /// Responses over their limit, by class.
     pub limited: [u64; CLASSES.len()],
+    /// Queries with cookies, by what these show.
+    pub cookies: [u64; COOKIES.len()],
 }
 
 /// The blocks of all threads; the first belongs to no thread.
@@ -229,6 +240,7 @@ impl QueryBlocks {
             truncated: load(&total.truncated),
             dropped: total.dropped.each_ref().map(load),
             limited: total.limited.each_ref().map(load),
+            cookies: total.cookies.each_ref().map(load),
         })
     }
 

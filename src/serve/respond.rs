@@ -135,6 +135,7 @@ impl Responder {
         let CookieOption::Sent(cookie) = edns.cookie else { return false };
         let judgement = secrets.judge(&cookie, peer, self.now() as u32);
         edns.cookie_reply = Some(judgement.reply);
+        edns.has_valid_cookie = judgement.is_valid;
         if request.is_for_cookie {
             request.rcode = rcode::NOERROR;
         }

@@ -30,6 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use wire::message::Edns;
 
 /// Longest time that a thread waits for a request before it looks whether it should end.
 const POLL: Duration = Duration::from_millis(200);
@@ -216,7 +217,12 @@ impl Worker {
                         Dispatched::Nothing | Dispatched::Transfer(_) => None,
                     };
                     match response {
-                        Some(response) => self.counters.count(response.counted(Transport::Udp, rtype)),
+                        Some(response) => {
+                            self.counters.count(response.counted(Transport::Udp, rtype));
+                            if let Some(shown) = request.edns.as_ref().and_then(Edns::shown_cookie) {
+                                self.counters.count_cookie(shown as usize);
+                            }
+                        }
                         None => self.counters.count_dropped(message),
                     }
                     response

@@ -1,6 +1,6 @@
 //! Knot DNS as a primary, and as a secondary.
 
-use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
+use super::peer::{COOKIE_SECRET, KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan, TsigKey};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -19,6 +19,11 @@ impl Knotd {
     /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
     pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "knotd", configure: configure_incremental, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it answers nobody over UDP who has a wrong cookie.
+    pub fn start_with_cookies(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "knotd", configure: configure_cookies, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary.
@@ -74,6 +79,15 @@ fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, Path
         .replace("acl: axfr\n", "acl: [axfr, signed]\n")
         .replace("zonefile-load: whole", "zonefile-load: difference")
         .replace("journal-content: none", "journal-content: all")
+}
+
+/// As [`configure`], with cookies, each wrong one of which is told to be wrong.
+fn configure_cookies(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let module =
+        format!("mod-cookies:\n  - id: strict\n    secret: 0x{COOKIE_SECRET}\n    badcookie-slip: 1\ntemplate:\n");
+    configure(home, address, zones)
+        .replace("template:\n", &module)
+        .replace("    acl: axfr\n", "    acl: axfr\n    global-module: mod-cookies/strict\n")
 }
 
 /// It asks for differences by itself. Members of the catalog are configured like the other zones.

@@ -58,7 +58,7 @@ pub use metadata::{Habit, MetadataHost};
 pub use named::Named;
 pub use net::Net;
 pub use nsd::Nsd;
-pub use peer::{KEY_NAME, KEY_SECRET, Peer, ZoneText, program_path};
+pub use peer::{COOKIE_SECRET, KEY_NAME, KEY_SECRET, Peer, ZoneText, program_path};
 pub use ports::Port;
 pub use primary::{Edit, Primary, PrimaryPlan};
 pub use process::Process;

@@ -1,6 +1,6 @@
 //! BIND as a primary, and as a secondary.
 
-use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
+use super::peer::{COOKIE_SECRET, KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -24,6 +24,11 @@ impl Named {
     /// Starts it so that it keeps differences, and answers whoever is not at 127.0.0.1 for signed questions only.
     pub fn start_signed(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "named", configure: configure_signed, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it answers nobody over UDP who has no server cookie.
+    pub fn start_with_cookies(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "named", configure: configure_cookies, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary.
@@ -74,6 +79,14 @@ fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, Path
 fn configure_signed(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
     let allowed = format!("recursion no;\n allow-query {{ 127.0.0.1; key \"{KEY_NAME}\"; }};");
     configure_incremental(home, address, zones).replace("recursion no;", &allowed)
+}
+
+/// As [`configure`], with cookies that are a must for those who send a part of one.
+fn configure_cookies(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let cookies = format!(
+        "recursion no;\n cookie-algorithm siphash24;\n cookie-secret \"{COOKIE_SECRET}\";\n require-server-cookie yes;"
+    );
+    configure(home, address, zones).replace("recursion no;", &cookies)
 }
 
 /// It asks for differences by itself. Members of the catalog live in memory and follow its changes within a second.

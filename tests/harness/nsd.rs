@@ -1,6 +1,6 @@
 //! NSD as a primary, and as a secondary.
 
-use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
+use super::peer::{COOKIE_SECRET, KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan, TsigKey};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -24,6 +24,11 @@ impl Nsd {
     /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
     pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "nsd", configure: configure_incremental, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it gives cookies.
+    pub fn start_with_cookies(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "nsd", configure: configure_cookies, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary; this version knows no catalogs.
@@ -53,6 +58,12 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 /// As [`configure`], without a number of connections.
 fn configure_with_its_limits(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
     configure(home, address, zones).replace(" tcp-count: 500\n", "")
+}
+
+/// As [`configure`], with cookies.
+fn configure_cookies(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let cookies = format!(" tcp-count: 500\n answer-cookie: yes\n cookie-secret: \"{COOKIE_SECRET}\"\n");
+    configure(home, address, zones).replace(" tcp-count: 500\n", &cookies)
 }
 
 /// The beginning of a configuration.

@@ -12,6 +12,9 @@ use std::time::Duration;
 pub const KEY_NAME: &str = "transfer.test.";
 pub const KEY_SECRET: &str = "TWF5IHRoZSBzb3VyY2UgYmUgd2l0aCB5b3UsIGFsd2F5cy4=";
 
+/// The secret of server cookies that peers with cookies have.
+pub const COOKIE_SECRET: &str = "e5e973e5a6b2a43f48e7dc849e37bfcf";
+
 /// A zone for a peer: its name and its text.
 pub type ZoneText = (Dname, String);
 

@@ -18,7 +18,7 @@ mod request_writer;
 mod services;
 mod subnet;
 
-pub use cookie::{COOKIE_BYTES, Cookie, CookieOption, OPTION_COOKIE, ServerCookie};
+pub use cookie::{COOKIE_BYTES, Cookie, CookieOption, OPTION_COOKIE, ServerCookie, ShownCookie};
 pub use header::{HEADER_BYTES, Header, OPCODE_NOTIFY, OPCODE_QUERY, flag};
 pub use records::{CutOff, Record, Records};
 pub use request_writer::RequestWriter;
@@ -118,6 +118,8 @@ pub struct Edns {
     pub cookie: CookieOption,
     /// Cookies that the response has, once somebody has made them.
     pub cookie_reply: Option<[u8; COOKIE_BYTES]>,
+    /// True once the server cookie has been found valid.
+    pub has_valid_cookie: bool,
 }
 
 /// A request as far as it could be read.
@@ -245,6 +247,17 @@ impl Request {
 }
 
 impl Edns {
+    /// What the cookies of the request have shown; none before they are judged.
+    #[inline]
+    pub fn shown_cookie(&self) -> Option<ShownCookie> {
+        self.cookie_reply?;
+        match self.cookie {
+            _ if self.has_valid_cookie => Some(ShownCookie::Valid),
+            CookieOption::Sent(Cookie { server: ServerCookie::Absent, .. }) => Some(ShownCookie::Client),
+            _ => Some(ShownCookie::Invalid),
+        }
+    }
+
     /// The OPT record of a response up to its options, which come to a number of bytes: owner root, type OPT, our
     /// payload size; extended response code, version 0, DO as asked (RFC 3225).
     pub fn response_opt(&self, rcode: u16, options: usize) -> [u8; OPT_BYTES] {

@@ -42,6 +42,17 @@ pub enum ServerCookie {
     Sent([u8; SERVER_BYTES]),
 }
 
+/// What the cookies of a request show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownCookie {
+    /// Nothing: a client cookie stands alone.
+    Client,
+    /// That the address is not forged.
+    Valid,
+    /// Nothing: the server cookie is wrong, too old, or another server's.
+    Invalid,
+}
+
 impl CookieOption {
     /// Reads the data of an option.
     pub fn read(data: &[u8]) -> CookieOption {
