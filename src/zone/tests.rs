@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use wire::name::NameBuf;
 
-/// Reads lines `owner ttl type rdata` for A, AAAA, NS, CNAME, DNAME, PTR, MX, TXT, SRV, SOA (serial alone) and the
-/// placeholder (a reason or a hyphen).
+/// Reads lines `owner ttl type rdata` for A, AAAA, NS, CNAME, DNAME, PTR, MX, TXT, SRV, SVCB (a target alone), SOA (serial
+/// alone) and the placeholder (a reason or a hyphen).
 pub fn zone(origin: &str, text: &str) -> Zone {
     load(origin, text, None).zone
 }
@@ -38,6 +38,7 @@ fn push(mut loader: Loader, origin: &str, text: &str) -> Loader {
             "RRSIG" => (rtype::RRSIG, [&[0u8; 18][..], &[0], data.as_bytes()].concat()),
             "TYPE65440" => (rtype::PLACEHOLDER, data.trim_matches('-').as_bytes().to_vec()),
             "MX" => (rtype::MX, [&[0, 10], full(data).as_wire()].concat()),
+            "SVCB" => (rtype::SVCB, [&[0, 1], full(data).as_wire()].concat()),
             "SRV" => {
                 let (port, target) = data.split_once(' ').unwrap();
                 let port = port.parse::<u16>().unwrap().to_be_bytes();

@@ -44,6 +44,8 @@ pub mod rtype {
     pub const CDS: u16 = 59;
     pub const CDNSKEY: u16 = 60;
     pub const ZONEMD: u16 = 63;
+    pub const SVCB: u16 = 64;
+    pub const HTTPS: u16 = 65;
     pub const TSIG: u16 = 250;
     pub const IXFR: u16 = 251;
     pub const AXFR: u16 = 252;
@@ -309,12 +311,12 @@ pub fn map_names(
 /// Offset of the host name in RDATA of SRV: behind priority, weight and port.
 pub const SRV_TARGET: usize = 6;
 
-/// Offset of the name in RDATA of types whose answers carry more of it: addresses of hosts (RFC 1035, RFC 2782), or the
-/// description of a service's instance (RFC 6763 section 12.1).
+/// Offset of the name in RDATA of types whose answers carry more of it: addresses of hosts (RFC 1035, RFC 2782, RFC 9460
+/// section 4.1), or the description of a service's instance (RFC 6763 section 12.1).
 pub fn target_offset(rtype: u16) -> Option<usize> {
     match rtype {
         rtype::NS | rtype::PTR => Some(0),
-        rtype::MX => Some(2),
+        rtype::MX | rtype::SVCB | rtype::HTTPS => Some(2),
         rtype::SRV => Some(SRV_TARGET),
         _ => None,
     }

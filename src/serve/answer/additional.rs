@@ -1,5 +1,5 @@
-//! Additional records: addresses for the targets of NS, MX and SRV records, and for a list of instances the records
-//! that describe them (RFC 6763 section 12).
+//! Additional records: addresses for the targets of NS, MX, SRV and SVCB records, and for a list of instances the
+//! records that describe them (RFC 6763 section 12).
 //!
 //! It is a courtesy: what does not fit is left out and never sets TC (RFC 2181 section 9).
 //!

@@ -91,6 +91,8 @@ const ZONE: &str = "@ 30 SOA 1
     cut 30 NS ns.other.
     ns.cut 30 A 192.0.2.99
     s 30 SRV 80 ns
+    _dns 30 SVCB ns
+    here 30 SVCB .
     i._x._tcp 30 SRV 80 ns
     i._x._tcp 30 TXT txtvers=1
     i._x._tcp 30 A 192.0.2.3";
@@ -108,6 +110,8 @@ fn names_types_and_their_absence() {
         ("q.y.wild.z", rtype::A, "NXDOMAIN aa !z. SOA ns. h. 1 30 60 2592000 30;"),
         ("y.wild.z", rtype::A, "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;"),
         ("s.z", rtype::SRV, "NOERROR aa s.z. SRV 0 10 80 ns.z.; +ns.z. A 192.0.2.53;"),
+        ("_dns.z", rtype::SVCB, "NOERROR aa _dns.z. SVCB 1 ns.z.; +ns.z. A 192.0.2.53;"),
+        ("here.z", rtype::SVCB, "NOERROR aa here.z. SVCB 1 .;"),
         ("z", rtype::NS, "NOERROR aa z. NS ns.z.; +ns.z. A 192.0.2.53;"),
         ("z", rtype::AXFR, "REFUSED"),
     ] {
