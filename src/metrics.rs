@@ -111,9 +111,10 @@ families! {
     query_types: IntCounterVec::new("query_types_total", &["type"]);
     /// Sizes of responses, those over TCP and TLS without their length in front.
     response_sizes: SizeHistogram::with_opts("response_size_bytes");
-    /// How long queries over UDP waited for their responses from the moment at which the server took them, in one batch of 256. A
-    /// batch is what waits at once, and leaves together.
-    udp_answer_times: AnswerTimes::with_opts("udp_answer_seconds");
+    /// How long queries waited for their responses from the moment at which the server had them until it had written the
+    /// responses, in each burst of a connection, and in one batch of 256 over UDP. A batch or burst is what waits at once,
+    /// and leaves together; a client that reads late makes its own burst long.
+    answer_times: AnswerTimes::new("answer_seconds", &["transport"]);
     /// Responses sent with the TC bit.
     truncated: IntCounter::with_opts("truncated_total");
     /// Messages that got no response, by reason.

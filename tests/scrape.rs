@@ -194,9 +194,15 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
     let mut conflicts = page.lines().filter(|line| line.starts_with("aggregator_region_conflicts{"));
     assert!(conflicts.any(|line| line.contains("\"region.test.\"") && !line.ends_with(" 0")), "{page}");
     // The first batch of each thread is timed.
-    let timed = page.lines().find_map(|line| line.strip_prefix("aggregator_udp_answer_seconds_count "));
-    assert!(timed.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count > 0)), "{timed:?}");
-    let slow = |line: &str| line.starts_with("aggregator_udp_answer_seconds_bucket{le=\"0.1\"} 0");
+    for transport in ["udp", "tcp", "tls"] {
+        let series = format!("aggregator_answer_seconds_count{{transport=\"{transport}\"}} ");
+        let timed = page.lines().find_map(|line| line.strip_prefix(&series));
+        assert!(timed.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count > 0)), "{transport}: {timed:?}");
+    }
+    let slow = |line: &str| {
+        let rest = line.strip_prefix("aggregator_answer_seconds_bucket{");
+        rest.is_some_and(|rest| rest.contains("le=\"0.1\"") && rest.ends_with(" 0"))
+    };
     assert!(!page.lines().any(slow), "an answer takes less than a tenth of a second");
     assert_faultless(&page);
     // Every family that appears without rare events has been in this scrape.

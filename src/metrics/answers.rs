@@ -1,10 +1,11 @@
-//! The histogram of times that answers take here, in buckets from a microsecond on.
+//! Histograms of times that answers take here, by transport, in buckets from a microsecond on.
 //!
 //! Cost: O(buckets) to observe; whoever answers takes a sample.
 
+use super::queries::{TRANSPORTS, Transport};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Histogram, HistogramOpts, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, Opts};
 use std::time::Duration;
 
 /// Upper bounds of the buckets, in seconds.
@@ -12,26 +13,31 @@ const BOUNDS: [f64; 13] = [1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4,
 
 /// The family; clones share it.
 #[derive(Clone)]
-pub struct AnswerTimes(Histogram);
+pub struct AnswerTimes {
+    family: HistogramVec,
+    by_transport: [Histogram; TRANSPORTS.len()],
+}
 
 impl AnswerTimes {
-    /// A histogram of nothing yet.
-    pub fn with_opts(options: Opts) -> prometheus::Result<AnswerTimes> {
-        Histogram::with_opts(HistogramOpts::from(options).buckets(BOUNDS.to_vec())).map(AnswerTimes)
+    /// Histograms of nothing yet.
+    pub fn new(options: Opts, labels: &[&str]) -> prometheus::Result<AnswerTimes> {
+        let family = HistogramVec::new(HistogramOpts::from(options).buckets(BOUNDS.to_vec()), labels)?;
+        let by_transport = TRANSPORTS.map(|transport| family.with_label_values(&[transport]));
+        Ok(AnswerTimes { family, by_transport })
     }
 
     /// Counts what took so long.
-    pub fn observe(&self, time: Duration) {
-        self.0.observe(time.as_secs_f64());
+    pub fn observe(&self, transport: Transport, time: Duration) {
+        self.by_transport[transport as usize].observe(time.as_secs_f64());
     }
 }
 
 impl Collector for AnswerTimes {
     fn desc(&self) -> Vec<&Desc> {
-        self.0.desc()
+        self.family.desc()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.0.collect()
+        self.family.collect()
     }
 }

@@ -225,14 +225,17 @@ impl Conversation<'_> {
         // Silence is time without a whole request: octets now and then must not hold a connection.
         let mut last_request = Instant::now();
         loop {
-            let idle = context.idle();
+            let (idle, begun) = (context.idle(), Instant::now());
             let Burst { output, complete, transfer } = self.answer_frames(&mut input);
             if complete {
                 last_request = Instant::now();
                 place.connection.note_request();
             }
-            if !output.is_empty() && !write(stream, &output, idle).await {
-                return;
+            if !output.is_empty() {
+                if !write(stream, &output, idle).await {
+                    return;
+                }
+                context.metrics.answer_times.observe(self.transport, begun.elapsed());
             }
             if let Some(outbound) = transfer {
                 place.begin_answer();

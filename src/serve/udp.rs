@@ -116,7 +116,7 @@ impl UdpListener {
                 publisher: publisher.clone(),
                 responder: responder.clone(),
                 counters: metrics.query_counters(),
-                times: metrics.udp_answer_times.clone(),
+                times: metrics.answer_times.clone(),
             };
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
             self.threads.push(thread.spawn(move || worker.run_always())?);
@@ -230,7 +230,7 @@ impl Worker {
             }
             batch.send(&self.socket, received);
             if let Some(started) = started {
-                self.times.observe(started.elapsed());
+                self.times.observe(Transport::Udp, started.elapsed());
             }
             if let Some((tap, at)) = tapped {
                 self.give_copies(tap, at, &batch, received);
