@@ -97,17 +97,24 @@ setInterval(grow, 1000);
 // A list is filtered while its reader writes. Answers that come after that of a later letter count no more.
 const found = document.getElementById("found");
 let asked = 0;
+let settled;
 
 async function filter(form) {
   const turn = ++asked;
   const address = `${form.action}?${new URLSearchParams(new FormData(form))}`;
   const answer = await fetch(address);
   if (!answer.ok || turn !== asked) return;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("found");
-  if (!page || turn !== asked) return;
-  become(found, page);
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const part = page.getElementById("found");
+  if (!part || turn !== asked) return;
+  // What is still sent for the list before must not come into this one.
+  disconnect();
+  become(found, part);
+  document.body.dataset.events = page.body.dataset.events;
   history.replaceState(null, "", address);
   grow();
+  clearTimeout(settled);
+  settled = setTimeout(connect, 500);
 }
 
 if (found) {
@@ -157,26 +164,33 @@ for (const kind of ["pointermove", "pointerleave", "keydown", "focusout"]) {
   }, true);
 }
 
-if (document.body.dataset.events && "EventSource" in window) {
-  let source;
-  const open = () => {
-    if (source) source.close();
-    source = new EventSource(`/events?of=${encodeURIComponent(document.body.dataset.events)}`);
-    source.onmessage = take;
-    source.onerror = () => show("lost", "Connection lost; as of");
-  };
-  open();
+let source;
+
+function disconnect() {
+  if (source) source.close();
+}
+
+function connect() {
+  if (!document.body.dataset.events || !("EventSource" in window)) return;
+  disconnect();
+  source = new EventSource(`/events?of=${encodeURIComponent(document.body.dataset.events)}`);
+  source.onmessage = take;
+  source.onerror = () => show("lost", "Connection lost; as of");
+}
+
+connect();
+if (source) {
   // The browser gives up for ever when it is refused once.
   setInterval(() => {
     if (Date.now() - last > 15000) {
       show("lost", "Connection lost; as of");
-      if (!document.hidden && source.readyState === EventSource.CLOSED) open();
+      if (!document.hidden && source.readyState === EventSource.CLOSED) connect();
     }
   }, 5000);
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) source.close();
-    else open();
+    if (document.hidden) disconnect();
+    else connect();
   });
-  window.addEventListener("pagehide", () => source.close());
-  window.addEventListener("pageshow", (event) => event.persisted && open());
+  window.addEventListener("pagehide", disconnect);
+  window.addEventListener("pageshow", (event) => event.persisted && connect());
 }

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Port, Settings, wait_until};
+use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Port, Settings, read_zone, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const KEYS: [&str; 4] = ["\u{e004}", "\u{e007}", "\u{e012}", "\u{e003}"];
 struct Scene {
     daemon: Aggregator,
     browser: Browser,
-    _primary: Peer,
+    primary: Peer,
     _folder: Folder,
 }
 
@@ -29,17 +29,19 @@ fn zone(datacenter: usize, region: usize) -> String {
     format!("dc-{datacenter}.r{region}.example")
 }
 
+/// What it has.
+fn text(zone: &str, serial: u32) -> String {
+    format!(
+        "$ORIGIN {zone}.\n$TTL 30\n@ IN SOA ns1.example. host.example. {serial} 3600 3600 86400 30\n\
+         @ IN NS ns1.example.\nweb IN A 192.0.2.1\n"
+    )
+}
+
 impl Scene {
     fn new() -> Scene {
         let folder = Folder::new();
         let all = || (0..DATACENTERS).flat_map(|center| (0..REGIONS).map(move |region| zone(center, region)));
-        let text = |name: &str| {
-            format!(
-                "$ORIGIN {name}.\n$TTL 30\n@ IN SOA ns1.example. host.example. 10 3600 3600 86400 30\n\
-                 @ IN NS ns1.example.\nweb IN A 192.0.2.1\n"
-            )
-        };
-        let zones: Vec<(Dname, String)> = all().map(|name| (Dname::parse(&name), text(&name))).collect();
+        let zones: Vec<(Dname, String)> = all().map(|name| (Dname::parse(&name), text(&name, 10))).collect();
         let primary = Knotd::start(&folder, &zones);
         let address = primary.address();
         let nobody = Port::reserve().release();
@@ -62,7 +64,7 @@ impl Scene {
             (missing == 1).then_some(())
         });
         let browser = Browser::start(&folder);
-        Scene { daemon, browser, _primary: primary, _folder: folder }
+        Scene { daemon, browser, primary, _folder: folder }
     }
 
     /// Goes to a page.
@@ -122,6 +124,17 @@ fn many_regions_zones_and_datacenters_are_found() {
     assert_eq!(address, json!("/zones?name=dc-7.r3&show=&datacenter="));
     let focused = "return document.activeElement.id";
     assert_eq!(browser.run(focused, json!([])), json!("zone-name"), "whoever writes goes on writing");
+
+    // It keeps itself current, as it is filtered.
+    let (changed, serial) = (zone(7, 3), "#found tbody td:nth-child(4)");
+    assert_eq!(browser.text(serial), "10");
+    browser.wait_for_text("#live", |text| text.starts_with("Live"));
+    scene.primary.replace_zone(&Dname::parse(&changed), &read_zone(&text(&changed, 11)));
+    let asked = scene.daemon.verb(&["refresh", &changed]);
+    assert_eq!(asked.code, 0, "{asked:?}");
+    browser.wait_for_text(serial, |text| text == "11");
+    assert_eq!(browser.text("#found [role=status]"), "1 zone with “dc-7.r3” in the name");
+    assert_eq!(browser.run(focused, json!([])), json!("zone-name"), "nor does that disturb");
     for _ in 0..3 {
         browser.press(KEYS[3]);
     }
@@ -154,6 +167,12 @@ fn datacenters_are_in_a_picture_and_have_pages() {
     assert_eq!(scene.count("#list tbody tr"), DATACENTERS as u64);
     assert_eq!(scene.count("#picture .node"), 24 + REGIONS as u64 + 1, "datacenters, regions and a secondary");
     assert_eq!(scene.count("#picture .line"), (24 * REGIONS + REGIONS) as u64);
+    let heads = "return [...document.querySelectorAll('#picture .head')].map((head) => head.textContent)";
+    let server = Settings::new("").name;
+    assert_eq!(
+        browser.run(heads, json!([])),
+        json!(["Datacenters", format!("Regions on {server}"), "Servers with copies"])
+    );
     assert!(browser.text("#picture").contains("And 6 datacenters more"), "{}", browser.text("#picture"));
     let drained = scene.daemon.verb(&["drain", "dc-9.r2", "--yes", "--reason", "new switches"]);
     assert_eq!(drained.code, 0, "{drained:?}");

@@ -162,8 +162,8 @@ impl Page {
 
     /// Returns the content at a path.
     pub async fn route(&self, path: &str, query: &str) -> Content {
-        let query: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        let segments: Vec<String> = path.split('/').skip(1).map(decode).collect();
+        let query = fields(query);
+        let segments = segments(path);
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments[..] {
             ["page.css"] => asset("text/css; charset=utf-8", STYLE),
@@ -174,17 +174,17 @@ impl Page {
             ["api", "v1", ref rest @ ..] => self.api(rest, &query).await,
             ["api", ..] => api::failure(404, api::NO_PATH),
             ["lookup"] => self.or_problem(self.lookup_page(&query).await),
-            ["zones"] => self.or_problem(self.list_page(&query).await),
             ["zone", zone, "instances"] => self.or_problem(self.instances_page(zone, &query).await),
             ["zone", zone, "diff"] => self.or_problem(self.diff_page(zone, &query).await),
-            _ => self.live_page(&segments).await,
+            _ => self.live_page(&segments, &query).await,
         }
     }
 
-    /// A page that has events: the first one, and those of datacenters and zones.
-    async fn live_page(&self, segments: &[&str]) -> Content {
+    /// A page that has events: the first one, the list, and those of datacenters and zones.
+    async fn live_page(&self, segments: &[&str], query: &HashMap<String, String>) -> Content {
         let page = match segments {
             [""] => self.overview().await,
+            ["zones"] => self.list_page(query).await,
             ["datacenters"] => self.datacenters_page().await,
             ["datacenter", label] => self.datacenter_page(label).await,
             ["zone", zone] => self.zone_page(zone).await,
@@ -207,7 +207,7 @@ impl Page {
     async fn list_page(&self, query: &HashMap<String, String>) -> Result<Content, Refused> {
         let [name, show, datacenter] = ["name", "show", "datacenter"].map(|key| text_of(query, key).to_owned());
         let filter = Filter { name, show, datacenter, page: number_of(query, "page")?.unwrap_or(0) };
-        let (view, shell) = (self.view.clone(), self.shell("Zones", ""));
+        let (view, shell) = (self.view.clone(), self.shell("Zones", &filter.address(filter.page)));
         in_thread(move || write_page(200, &ZoneList::new(shell, &view, filter))).await
     }
 
@@ -370,6 +370,16 @@ fn write_page(status: u16, page: &impl Template) -> Content {
 /// Returns a style sheet, script or picture of the pages.
 fn asset(media_type: &'static str, body: &str) -> Content {
     Content::Whole { status: 200, media_type, fields: ASSET_FIELDS, body: body.to_owned() }
+}
+
+/// The parts of a path as text.
+fn segments(path: &str) -> Vec<String> {
+    path.split('/').skip(1).map(decode).collect()
+}
+
+/// The fields of a query.
+fn fields(query: &str) -> HashMap<String, String> {
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
 /// A part of a path as text.

@@ -70,7 +70,7 @@ impl DatacenterList {
             }),
         ];
         let list = table(&columns, found, shell.now);
-        DatacenterList { picture: picture(report, None), title: shown, list, shell }
+        DatacenterList { picture: picture(report, &shell.server, None), title: shown, list, shell }
     }
 }
 

@@ -4,10 +4,10 @@
 //! Cost: O(names) to choose and O(listed) to write; what has problems is known from everything, O(zones).
 
 use super::Shell;
-use super::parts::{Grade, Mark, count, short};
+use super::parts::{Cell, Grade, Mark, count, id_of, short};
 use super::rows::zone_mark;
 use crate::view::Handle;
-use crate::view::columns::{Column, Table, Value, table};
+use crate::view::columns::{Column, Value, cells, heads};
 use crate::view::datacenters::label_of;
 use crate::view::judgement::{Judgement, Note, noted};
 use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
@@ -46,7 +46,9 @@ pub struct ZoneList {
     /// Labels of datacenters.
     datacenters: BTreeSet<String>,
     count: String,
-    zones: Table,
+    /// The heads of the table, and each zone with its id and cells.
+    heads: Cell,
+    zones: Vec<(String, Cell)>,
     before: Option<String>,
     after: Option<String>,
 }
@@ -153,7 +155,8 @@ impl ZoneList {
         ];
         let members = snapshot.regions.values().flat_map(|region| &region.plan.members);
         ZoneList {
-            zones: table(&columns, listed, shell.now),
+            heads: heads(&columns),
+            zones: listed.map(|one| (id_of("zone", &one.line.name), cells(&columns, &one, shell.now))).collect(),
             datacenters: members.map(label_of).take(SUGGESTED).collect(),
             count: filter.describe(found),
             before,
@@ -229,7 +232,7 @@ impl Filter {
     }
 
     /// The address of a page of the list.
-    fn address(&self, page: usize) -> String {
+    pub fn address(&self, page: usize) -> String {
         let mut query = Serializer::new(String::new());
         for (key, value) in [("name", &self.name), ("show", &self.show), ("datacenter", &self.datacenter)] {
             if !value.is_empty() {
@@ -273,7 +276,8 @@ mod tests {
             datacenters: ["<i>".to_owned()].into(),
             count: filter("<b>", "", "", 0).describe(0),
             filter: filter("<b>", "", "", 0),
-            zones: Table::default(),
+            heads: Cell::default(),
+            zones: Vec::new(),
             before: None,
             after: None,
         };

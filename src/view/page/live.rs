@@ -12,7 +12,7 @@
 //! Cost: O(page) at most twice a second for a page, and a twentieth of the time, however many look at it, and O(parts that changed) for each of
 //! them.
 
-use super::Page;
+use super::{Page, fields, segments};
 use crate::serve::http::Content;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -29,9 +29,9 @@ const PULSE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 const REST: u32 = 20;
 
-/// The pages that are open somewhere, by the segments of their paths.
+/// The pages that are open somewhere, by their paths with their queries.
 #[derive(Clone, Default)]
-pub struct Views(Arc<Mutex<HashMap<Vec<String>, Arc<View>>>>);
+pub struct Views(Arc<Mutex<HashMap<String, Arc<View>>>>);
 
 /// A page that is open somewhere.
 #[derive(Default)]
@@ -52,23 +52,23 @@ struct Version {
 impl Views {
     /// Subscribes to a page, from the next time that it is written. The first subscriber also gets the view, and has to
     /// keep it current.
-    fn join(&self, segments: &[String]) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
+    fn join(&self, address: &str) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
         let mut views = self.0.lock();
-        if let Some(view) = views.get(segments) {
+        if let Some(view) = views.get(address) {
             view.joined.notify_one();
             return (view.latest.subscribe(), None);
         }
         let view = Arc::new(View::default());
-        views.insert(segments.to_vec(), view.clone());
+        views.insert(address.to_owned(), view.clone());
         (view.latest.subscribe(), Some(view))
     }
 
     /// Ends a view that has no subscriber any more, or in any case if so asked. Returns true if it has ended.
-    fn end(&self, segments: &[String], in_any_case: bool) -> bool {
+    fn end(&self, address: &str, in_any_case: bool) -> bool {
         let mut views = self.0.lock();
-        let ends = in_any_case || views.get(segments).is_none_or(|view| view.latest.receiver_count() == 0);
+        let ends = in_any_case || views.get(address).is_none_or(|view| view.latest.receiver_count() == 0);
         if ends {
-            views.remove(segments);
+            views.remove(address);
         }
         ends
     }
@@ -77,32 +77,34 @@ impl Views {
 impl Page {
     /// The events of a page.
     pub(super) fn events(&self, of: &str) -> Content {
-        let segments: Vec<String> = of.split('/').skip(1).map(super::decode).collect();
+        let (path, _) = of.split_once('?').unwrap_or((of, ""));
         if !matches!(
-            segments.iter().map(String::as_str).collect::<Vec<_>>()[..],
-            [""] | ["datacenters"] | ["datacenter" | "zone", _]
+            segments(path).iter().map(String::as_str).collect::<Vec<_>>()[..],
+            [""] | ["zones"] | ["datacenters"] | ["datacenter" | "zone", _]
         ) {
             return self.problem(404, "There is no such page.");
         }
         let (events, sent) = mpsc::channel(1);
-        let (latest, own) = self.views.join(&segments);
+        let (latest, own) = self.views.join(of);
         if let Some(view) = own {
-            tokio::spawn(self.clone().keep_current(segments, view));
+            tokio::spawn(self.clone().keep_current(of.to_owned(), view));
         }
         tokio::spawn(tell(latest, events));
         Content::Events(sent)
     }
 
     /// Writes a page again and again while it has subscribers.
-    async fn keep_current(self, segments: Vec<String>, view: Arc<View>) {
-        let path: Vec<&str> = segments.iter().map(String::as_str).collect();
+    async fn keep_current(self, address: String, view: Arc<View>) {
+        let (path, query) = address.split_once('?').unwrap_or((&address, ""));
+        let (path, query) = (segments(path), fields(query));
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let mut published = self.view.publisher.changes();
         let mut ends = false;
-        while !self.views.end(&segments, ends) {
+        while !self.views.end(&address, ends) {
             let generation = *published.borrow_and_update();
             // What is told while the server is too busy for a page must not take the place of the last one.
             let begun = Instant::now();
-            let page = self.live_page(&path).await;
+            let page = self.live_page(&path, &query).await;
             let pause = (begun.elapsed() * REST).clamp(PAUSE, PULSE);
             if let Content::Whole { body, status: 200 | 404, .. } = page {
                 let (parts, main) = (Parts::read(&body), main_of(&body).to_owned());

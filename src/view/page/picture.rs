@@ -31,6 +31,11 @@ const WIDTH: usize = 210;
 const HEIGHT: usize = 30;
 const GAP: usize = 10;
 const BETWEEN: usize = 185;
+/// Characters of a node's title, and of the head of a column, that have room.
+const ROOM: usize = 27;
+const HEAD_ROOM: usize = 50;
+/// Height of the heads of the columns.
+const HEAD: usize = 24;
 
 /// A node of the picture.
 struct Node {
@@ -55,8 +60,8 @@ struct Server<'r> {
     regions: Vec<(&'r Name, Grade, String)>,
 }
 
-/// The picture of all regions, or of one.
-pub fn picture(report: &Report, only: Option<&Name>) -> Cell {
+/// The picture of all regions, or of one, on a server with a name.
+pub fn picture(report: &Report, server_name: &str, only: Option<&Name>) -> Cell {
     let wanted = |region: &Name| only.is_none_or(|only| only == region);
     let centers: Vec<(String, Datacenter<'_>)> = datacenters(report)
         .into_iter()
@@ -112,7 +117,7 @@ pub fn picture(report: &Report, only: Option<&Name>) -> Cell {
         (hidden_regions, "region", "regions"),
         (hidden_servers, "server with copies", "servers with copies"),
     ];
-    draw(&columns, &edges, &hidden)
+    draw(server_name, &columns, &edges, &hidden)
 }
 
 /// The nodes of a column, the worst first where there are too many, and the number of those left out.
@@ -176,13 +181,13 @@ fn follows(secondary: &SecondaryReport, here: Option<Serial>) -> (Grade, String)
 }
 
 /// Draws columns of nodes, and lines between neighbours.
-fn draw(columns: &[Vec<Node>; 3], edges: &[Vec<Edge>; 2], hidden: &[(usize, &str, &str)]) -> Cell {
+fn draw(server_name: &str, columns: &[Vec<Node>; 3], edges: &[Vec<Edge>; 2], hidden: &[(usize, &str, &str)]) -> Cell {
     let most = columns.iter().map(Vec::len).max().unwrap_or_default().max(1);
-    let (width, height) = (3 * WIDTH + 2 * BETWEEN, most * (HEIGHT + GAP) + GAP);
+    let (width, height) = (3 * WIDTH + 2 * BETWEEN, HEAD + most * (HEIGHT + GAP) + GAP);
     // Columns that are shorter stand in the middle.
     let top = |column: usize, row: usize| {
         let room = (most - columns[column].len()) * (HEIGHT + GAP) / 2;
-        GAP + room + row * (HEIGHT + GAP)
+        HEAD + GAP + room + row * (HEIGHT + GAP)
     };
     let left = |column: usize| column * (WIDTH + BETWEEN);
     let lines: usize = edges.iter().map(Vec::len).sum();
@@ -226,6 +231,11 @@ fn draw(columns: &[Vec<Node>; 3], edges: &[Vec<Edge>; 2], hidden: &[(usize, &str
         }
     }
     svg.push_str(&labels);
+    let heads = ["Datacenters".to_owned(), format!("Regions on {server_name}"), "Servers with copies".to_owned()];
+    for (column, head) in heads.iter().enumerate().filter(|(column, _)| !columns[*column].is_empty()) {
+        let (x, head) = (left(column) + WIDTH / 2, Cell::text(&cut(head, HEAD_ROOM)));
+        _ = write!(svg, "<text class=\"head\" x=\"{x}\" y=\"{}\">{head}</text>", HEAD - GAP / 2);
+    }
     for (column, nodes) in columns.iter().enumerate() {
         for (row, node) in nodes.iter().enumerate() {
             let (x, y) = (left(column), top(column, row));
@@ -250,16 +260,19 @@ fn middle(x: usize, y: usize, to_x: usize, to_y: usize) -> (usize, usize) {
     (x + ((to_x - x) as f64 * SHARE) as usize, height.round() as usize + 4)
 }
 
-/// Draws a node: a box with a mark of its state and its title, cut where it has no room.
-fn draw_node(svg: &mut String, node: &Node, x: usize, y: usize) {
-    /// Characters that have room.
-    const ROOM: usize = 27;
-    let mut title: String = node.title.chars().take(ROOM).collect();
-    if title.len() < node.title.len() {
+/// A title, cut where it has more characters than there is room for.
+fn cut(whole: &str, room: usize) -> String {
+    let mut title: String = whole.chars().take(room).collect();
+    if title.len() < whole.len() {
         title.pop();
         title.push('…');
     }
-    let (title, whole, class) = (Cell::text(&title), Cell::text(&node.title), node.grade.class());
+    title
+}
+
+/// Draws a node: a box with a mark of its state and its title, cut where it has no room.
+fn draw_node(svg: &mut String, node: &Node, x: usize, y: usize) {
+    let (title, whole, class) = (Cell::text(&cut(&node.title, ROOM)), Cell::text(&node.title), node.grade.class());
     let (open, close) = match &node.href {
         Some(href) => (format!("<a href=\"{href}\">"), "</a>"),
         None => ("<g>".to_owned(), "</g>"),

@@ -137,7 +137,7 @@ impl ZonePage {
         self.remarks = region_warnings(region, short).join("; ");
         self.describe_sizes(whole.sizes, true);
         self.members = members(&region.members, &zones, now);
-        self.picture = picture(report, Some(&region.region));
+        self.picture = picture(report, &self.shell.server, Some(&region.region));
         if let Some(steering) = &whole.steering {
             self.describe_steering(steering);
         }
