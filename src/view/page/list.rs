@@ -156,7 +156,7 @@ impl ZoneList {
         let members = snapshot.regions.values().flat_map(|region| &region.plan.members);
         ZoneList {
             heads: heads(&columns),
-            zones: listed.map(|one| (id_of("zone", &one.line.name), cells(&columns, &one, shell.now))).collect(),
+            zones: listed.map(|one| (id_of("zone", one.line.name), cells(&columns, &one, shell.now))).collect(),
             datacenters: members.map(label_of).take(SUGGESTED).collect(),
             count: filter.describe(found),
             before,
