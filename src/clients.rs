@@ -1,6 +1,6 @@
 //! Table of clients: which home an address or subnet has, and for how wide a subnet an answer made for it holds.
 //!
-//! The longest prefix that contains an address counts; [`family`] has the prefixes of one address family. With IPv4
+//! The longest prefix that contains an address counts; `family` has the prefixes of one address family. With IPv4
 //! addresses that IPv6 maps, a client is looked up as what it is.
 //!
 //! Invariants: the table is immutable; two subnets within one scope have the same home by the same law, so a resolver may
