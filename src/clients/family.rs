@@ -270,7 +270,10 @@ impl<A: Address> Family<A> {
     fn range_of(&self, address: A) -> usize {
         match self.slot_of(address).map(|slot| slot.read()) {
             Some(Place::From(range)) => self.range_from(range, address),
-            _ => self.starts.partition_point(|start| *start <= address) - 1,
+            Some(Place::Whole(_)) => self.starts.partition_point(|start| *start <= address) - 1,
+            // No range begins in front of the first level but the first, and none behind it.
+            None if address < self.indexed.0 => 0,
+            None => self.starts.len() - 1,
         }
     }
 
