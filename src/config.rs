@@ -95,7 +95,7 @@ use automatic::AutomaticWays;
 use catalogs::CatalogSource;
 use keys::Keys;
 use listed::ListedZones;
-use member_rules::MemberRule;
+use member_rules::{Foreseen, MemberRule};
 use secondaries::Secondaries;
 use sections::Sections;
 use settings::error::Source;
@@ -367,7 +367,7 @@ impl Config {
             secondaries,
             homes: Vec::new(),
             apis: Vec::new(),
-            has_catalogs: root.entry("catalogs").is_some(),
+            foreseen: None,
             member_rules: Vec::new(),
             automatic_ways: AutomaticWays::new(),
             touch_disk,
@@ -376,6 +376,8 @@ impl Config {
         let zones::ZonesSection { mut zones, united, trees, mut inventories, services, declared: mut zones_at } = found;
         let (catalogs, catalogs_at) =
             catalogs::read_catalogs(&mut reader, root.entry("catalogs"), &zones_at, &mut sections);
+        let patterns = catalogs.iter().map(|source| source.patterns.as_slice());
+        sections.foreseen = root.entry("catalogs").map(|_| Foreseen::new(patterns, &catalogs_at));
         let mut regions = Vec::new();
         for (zone, entry) in &united {
             if let Some((members, region)) = united::read_united(&mut reader, zone, entry, &mut sections) {
@@ -384,7 +386,7 @@ impl Config {
             }
         }
         let united_at = united.iter().filter_map(|(zone, _)| zones_at.remove_entry(zone)).collect();
-        let homes = clients::read_clients(&mut reader, &root, [&zones_at, &united_at], touch_disk);
+        let homes = clients::read_clients(&mut reader, &root, [&zones_at, &united_at], &sections);
         sections.homes = homes.named;
         let (own, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &united_at, &mut sections);
         regions.extend(own);
@@ -409,7 +411,7 @@ impl Config {
         inventories.iter_mut().for_each(|plan| plan.set_secondaries(&targets));
         let has_secondaries = |region: &Name| secondaries::has_secondaries(&outgoing, &targets, region);
         region_steering::keep_fresh(&mut zones, &regions, &answers.plans);
-        let drains = drains::read_drains(&mut reader, &root, &regions, has_secondaries);
+        let drains = drains::read_drains(&mut reader, &root, (&regions, &member_rules), has_secondaries);
         if server.client_subnet_from.is_empty() {
             answers.expect_subnets(&mut reader);
         }

@@ -312,6 +312,43 @@ fn a_zone_that_knot_begins_to_serve_is_served_here() {
     assert!(took < CONFIRM + PROMPT, "{took:?}");
 }
 
+/// A region names datacenters, their clients and a drain before the catalog lists them.
+#[test]
+fn what_the_file_says_of_a_zone_counts_from_when_it_is_listed() {
+    let folder = Folder::new();
+    let sites: [Site; 3] = [(0, 2), (0, 1), (0, 3)];
+    let catalog = Dname::parse(CATALOG);
+    let mut zones: Vec<ZoneText> = sites.iter().map(|site| (Dname::parse(&zone_of(*site)), site_text(*site))).collect();
+    zones.push((catalog.clone(), catalog_text(1, "2", &sites[..1])));
+    let primary = Named::start_incremental(&folder, &zones);
+    let plan = plan_text(primary.address(), 0, "")
+        + "[aggregations.\"r0.cns.test\"]\nmembers = [\"r0-2.cns.test\", \"r0-1.cns.test\", \
+         \"r0-3.cns.test\"]\nns = [\"ns1.test\"]\nsteering = { prefer = \"nearest\", at_least = 2 }\n[clients]\n\
+         \"r0-1.cns.test\" = [\"127.0.0.0/8\"]\n[[drains]]\nmember = \"r0-3.cns.test\"\n";
+    let home = folder.subfolder("aggregator");
+    let mut daemon = Aggregator::start_with(&home, &settings(&plan));
+    let mut client = Client::new(daemon.address());
+    let mut first = || {
+        let answer = client.ask(&Query::new(&Dname::parse("web.r0.cns.test"), rtype::A)).ok()?;
+        Some((answer.answer.first()?.rdata.clone(), answer.answer.len()))
+    };
+    let mut wait_for_first = |expected: (Vec<u8>, usize)| {
+        wait_until(&format!("{expected:?}"), PATIENCE, || (first().as_ref() == Some(&expected)).then_some(()));
+    };
+    wait_for_first((vec![10, 0, 2, 1], 1));
+    primary.replace_zone(&catalog, &read_zone(&catalog_text(2, "2", &sites[..2])));
+    wait_for_first((vec![10, 0, 1, 1], 2));
+    // The third is drained from its first moment.
+    primary.replace_zone(&catalog, &read_zone(&catalog_text(3, "2", &sites)));
+    wait_for(&mut Client::new(daemon.address()), "r0-3.cns.test.", Some(1));
+    wait_until("the region has the member", PATIENCE, || {
+        let told = status(&daemon, "r0.cns.test");
+        (told["regions"][0]["members"].as_array()?.len() == 3).then_some(())
+    });
+    wait_for_first((vec![10, 0, 1, 1], 2));
+    assert!(daemon.stop().success());
+}
+
 /// As many zones as CATALOG_ZONES says, in twenty regions: what a line more and a line less take.
 #[test]
 #[ignore = "takes minutes, for figures"]

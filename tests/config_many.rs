@@ -231,6 +231,36 @@ fn a_zone_moves_from_one_catalog_to_another_if_the_first_says_so() {
     assert_eq!(restarted(&labelled, &follow(&written, &Listings::new(), &written)), [""; 0]);
 }
 
+/// Zones that a catalog lists later stand in the file by name wherever zones of the file may.
+#[test]
+fn zones_of_catalogs_have_names_before_they_are_listed() {
+    let text = "[catalogs.\"one.test\"]\nprimaries = \"192.0.2.1\"\nmatch = \"*.cns.test\"\n[zones]\n\
+        \"w-9.cns.test\" = \"192.0.2.3\"\n\"w-8.cns.test\" = \"192.0.2.3\"\n\
+        [clients]\n\"w-2.cns.test\" = [\"10.2.0.0/16\"]\n\"w-9.cns.test\" = [\"10.9.0.0/16\"]\n\
+        [aggregations.\"w.cns.test\"]\nmembers = [\"w-3.cns.test\", { zone = \"W-1.cns.test\", addresses = \
+        { exclude = [\"10.0.0.0/8\"] } }, \"w-9.cns.test\", \"w-2.cns.test\", \"w-8.cns.test\", \"w-4.cns.test\", \
+        { match = \"w-*.cns.test\" }]\nns = [\"ns.test\"]\nsteering = { prefer = \"nearest\" }\n\
+        near = { \"w-9.cns.test\" = [\"w-1.cns.test\", \"w-5.cns.test\"] }\nweights = { \"w-2.cns.test\" = 3 }\n\
+        [[drains]]\nmember = \"w-5.cns.test\"\n";
+    let written = Arc::new(parse(text));
+    assert_eq!(written.warning_lines(), [""; 0]);
+    assert_eq!(written.clients.homes(), ["w-2.cns.test", "w-9.cns.test"].map(name));
+    let plan = written.plan_text();
+    assert!(plan.contains("w-1.cns.test. is a member of w.cns.test. if it is listed"), "{plan}");
+    let members = |listed: &[&str]| {
+        let labelled: Vec<(String, String)> =
+            listed.iter().enumerate().map(|(label, zone)| (format!("m{label}"), format!("{zone}.cns.test"))).collect();
+        let config = follow(&written, &Listings::from([listing("one.test.", &labelled, &[])]), &written);
+        let [region] = &config.regions[..] else { panic!("{:?}", config.regions) };
+        let first = |name: &Name| name.to_string().split('.').next().map(str::to_owned);
+        (region.members.iter().filter_map(first).collect::<Vec<_>>(), region.addresses.members.len())
+    };
+    let all = (vec!["w-3", "w-1", "w-9", "w-2", "w-8", "w-4", "w-5"].into_iter().map(str::to_owned).collect(), 1);
+    assert_eq!(members(&["w-5", "w-4", "w-3", "w-2", "w-1"]), all, "in the order of the file, then those of patterns");
+    let some = (vec!["w-9", "w-2", "w-8", "w-6"].into_iter().map(str::to_owned).collect(), 0);
+    assert_eq!(members(&["w-6", "w-2"]), some);
+}
+
 /// 20,000 zones of a catalog in 20 regions: what another version of the catalog costs here.
 #[test]
 fn many_listed_zones_cost_little() {

@@ -3,7 +3,7 @@
 //!
 //! A file of prefixes has one on a line; comments begin with `#`, and empty lines are skipped.
 //!
-//! Invariants: every home is a zone of this file; homes have their numbers in the order of the file; no prefix is there
+//! Invariants: every home is a zone of this file, or one that a catalog may list; homes have their numbers in the order of the file; no prefix is there
 //! twice. One mistake in a file of prefixes refuses the whole configuration.
 //!
 //! Cost: O(prefixes × log prefixes) without memory for a line; where a prefix is there twice, a map of all of them once.
@@ -12,6 +12,7 @@ use crate::acl::Prefix;
 use crate::clients::{Clients, Home};
 use crate::config::names::{Declared, read_names, unquoted_names};
 use crate::config::secondaries::{parse_prefix, read_prefix};
+use crate::config::sections::Sections;
 use settings::error::Source;
 use settings::fields::Fields;
 use settings::not_utf8;
@@ -66,13 +67,12 @@ enum Written {
     File(PathBuf, String),
 }
 
-/// Reads `[clients]` of a file with these zones. Without `touch_disk` files of prefixes count as empty, for texts that are
-/// no files.
+/// Reads `[clients]` of a file with these zones. Where no file is to be read those of prefixes count as empty.
 pub fn read_clients(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
     zones: [&Declared; 2],
-    touch_disk: bool,
+    sections: &Sections<'_>,
 ) -> ClientsSection {
     let mut section = ClientsSection::default();
     let Some(clients) = root.entry("clients") else { return section };
@@ -89,8 +89,10 @@ pub fn read_clients(
     }
     let mut lists = Vec::with_capacity(named.len());
     for (home, entry) in named {
-        expect_zone(reader, root, zones, &home, entry);
-        if let Some(written) = read_list(reader, entry, touch_disk) {
+        if !sections.foreseen.as_ref().is_some_and(|foreseen| foreseen.has(&home)) {
+            expect_zone(reader, root, zones, &home, entry);
+        }
+        if let Some(written) = read_list(reader, entry, sections.touch_disk) {
             lists.push(List { home, entry, written });
         }
     }

@@ -1,13 +1,14 @@
 //! The sections `[[drains]]`: members, or names of them, that regions, or a share of their clients, go without for a
 //! while.
 //!
-//! Invariants: a drain names a member of a region of this file; no two have the same target; no region is drained of
+//! Invariants: a drain names a member of a region of this file, or a zone that a catalog may make one; no two have the same target; no region is drained of
 //! all its members, which is surely a mistake.
 //!
 //! Cost: O(drains × members).
 //!
 //! RFCs: 3339 (date and time).
 
+use crate::config::member_rules::MemberRule;
 use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
 use crate::timestamp::parse_timestamp;
 use settings::fields::Fields;
@@ -41,11 +42,11 @@ pub static DRAIN: Table<()> = Table {
 pub fn read_drains(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
-    regions: &[RegionPlan],
+    (regions, rules): (&[RegionPlan], &[MemberRule]),
     has_secondaries: impl Fn(&Name) -> bool,
 ) -> Vec<Drain> {
     let wanted = "tables such as [[drains]] with member = \"us-west-1.cns.example.com\"";
-    let read = |reader: &mut Reader<'_>, _: &str, node: &Node| read_drain(reader, node, regions);
+    let read = |reader: &mut Reader<'_>, _: &str, node: &Node| read_drain(reader, node, regions, rules);
     let mut drains: Vec<Drain> = Vec::new();
     for (drain, at) in root.read(reader, "drains", |r, key, node| r.list(key, node, wanted, read)).unwrap_or_default() {
         if drains.iter().any(|other| other.target == drain.target) {
@@ -59,7 +60,12 @@ pub fn read_drains(
                 let mut all = drains.iter().chain([&drain]).filter(takes_all);
                 all.any(|other| other.concerns(member, &region.origin))
             };
-            takes_all(&&drain) && region.members.contains(&drain.target.member) && region.members.iter().all(is_drained)
+            // A catalog may bring another member.
+            let may_grow = rules.iter().any(|rule| rule.region == region.origin);
+            takes_all(&&drain)
+                && region.members.contains(&drain.target.member)
+                && region.members.iter().all(is_drained)
+                && !may_grow
         };
         if let Some(region) = regions.iter().find(emptied) {
             let region = shorten_name(&region.origin);
@@ -80,7 +86,12 @@ pub fn read_drains(
 }
 
 /// Reads one drain and where it stands.
-fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> Option<(Drain, usize)> {
+fn read_drain(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    regions: &[RegionPlan],
+    rules: &[MemberRule],
+) -> Option<(Drain, usize)> {
     let fields = DRAIN.read(reader, node, "a drain", &mut ())?;
     fields.need(reader, "member", node.at, "a drain has no member; write member = \"ZONE\"".to_string());
     let region = optional(reader, &fields, "region", |r, key, node| read_region(r, key, node, regions));
@@ -88,7 +99,10 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
     let member = fields.read(reader, "member", |r, key, node| {
         let member = read_member_name(r, key, node, regions)?;
         let mut possible = regions.iter().filter(|plan| only.as_ref().is_none_or(|only| *only == plan.origin));
-        if possible.clone().any(|plan| plan.members.contains(&member)) {
+        let is_for = |rule: &&MemberRule| only.as_ref().is_none_or(|only| *only == rule.region);
+        if possible.clone().any(|plan| plan.members.contains(&member))
+            || rules.iter().filter(is_for).any(|rule| rule.may_bring(&member))
+        {
             return Some(member);
         }
         let text = shorten_name(&member);

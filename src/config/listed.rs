@@ -3,7 +3,7 @@
 //!
 //! The file says how zones of a catalog are transferred and served, the catalog which they are. From both, and from what
 //! was in force before, comes a configuration in which they stand like zones of the file: behind those, in canonical
-//! order, and as members of the regions whose rules they match. A region that has no member by this is left out.
+//! order, and as members of the regions that name them or whose rules they match. A region that has no member by this is left out.
 //!
 //! Who has a zone that several catalogs list (RFC 9432 section 4.3.1): the one that had it before, unless it names
 //! another one as new owner; without one before, the first in the file that does not.
@@ -19,10 +19,10 @@ use crate::catalog::listing::{Listed, Listing};
 use crate::config::Config;
 use crate::config::automatic::{Asked, Unmade};
 use crate::config::catalogs::{CatalogSource, MemberWay};
+use crate::config::member_rules::{Meant, MemberRule};
 use crate::config::probe::is_probed;
 use crate::config::region_steering::keep_fresh;
 use crate::config::secondaries::WayOut;
-use crate::config::zone_pattern::matches_text;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -162,15 +162,20 @@ impl Config {
         for region in &mut self.regions {
             let rules = self.member_rules.iter().filter(|rule| rule.region == region.origin);
             let mut there: HashSet<Name> = region.members.iter().cloned().collect();
-            for rule in rules {
-                let pattern = rule.pattern.to_ascii_lowercase();
-                let found = zones.iter().zip(&texts).filter(|(_, text)| matches_text(&pattern, text));
-                for (zone, _) in found {
-                    let member = Name::clone(zone);
+            // The last name first, so that places count what the file has.
+            let (named, patterns): (Vec<&MemberRule>, Vec<&MemberRule>) =
+                rules.partition(|rule| matches!(rule.meant, Meant::Named { .. }));
+            for rule in named.into_iter().rev().chain(patterns) {
+                for zone in rule.find(zones, &texts) {
+                    let member = zone.clone();
                     if !there.insert(member.clone()) {
                         continue;
                     }
-                    region.members.push(member.clone());
+                    let place = match rule.meant {
+                        Meant::Named { place, .. } => place,
+                        Meant::Like(_) => region.members.len(),
+                    };
+                    region.members.insert(place, member.clone());
                     if !rule.addresses.is_empty() {
                         region.addresses.members.push((member.clone(), rule.addresses.clone()));
                     }

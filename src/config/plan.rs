@@ -5,6 +5,7 @@
 use crate::acl::{Channel, Prefix, Rule};
 use crate::client::Server;
 use crate::config::catalogs::CatalogSource;
+use crate::config::member_rules::{Meant, MemberRule};
 use crate::config::server::TLS_PORT;
 use crate::config::steering_plan::{write_clients, write_steering};
 use crate::config::{Config, CookiesPlan};
@@ -285,8 +286,15 @@ fn write_catalog(config: &Config, source: &CatalogSource, out: &mut impl Write) 
         let primaries: Vec<String> = way.plan.primaries.iter().map(peer).collect();
         writeln!(out, "    {which} from {}, {}", join(&primaries), describe_timers(&way.plan.timers))?;
     }
-    for rule in &config.member_rules {
-        writeln!(out, "    those that match {} are members of {}", rule.pattern, rule.region)?;
+    let may_list = |rule: &&MemberRule| match &rule.meant {
+        Meant::Named { zone, .. } => source.may_list(zone),
+        Meant::Like(_) => true,
+    };
+    for rule in config.member_rules.iter().filter(may_list) {
+        match &rule.meant {
+            Meant::Like(pattern) => writeln!(out, "    those that match {pattern} are members of {}", rule.region)?,
+            Meant::Named { zone, .. } => writeln!(out, "    {zone} is a member of {} if it is listed", rule.region)?,
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Steering of one region: its tables `steering`, `near` and `weights`, the addresses that only clients at home get, and what is
 //! doubtful in them together.
 //!
-//! Invariants: whatever is named is a member of the region or a home of `[clients]`; weights stand only where clients are
+//! Invariants: whatever is named is a member of the region, may become one by a catalog, or is a home of `[clients]`; weights stand only where clients are
 //! steered, and some member has one.
 //!
 //! Cost: O(homes + members squared) for each region.
@@ -9,6 +9,7 @@
 //! RFCs: 2782 (priorities of SRV).
 
 use crate::config::addresses::Addresses;
+use crate::config::member_rules::MemberRule;
 use crate::config::names::{read_names, unquoted_names};
 use crate::config::sections::Sections;
 use crate::config::steering::{Draft, STEERING};
@@ -37,6 +38,8 @@ pub struct Region<'r, 'n> {
     pub place: &'r str,
     /// What `addresses` says of all members, and of single ones.
     pub addresses: Vec<(Option<Name>, Addresses)>,
+    /// By which zones of catalogs become members.
+    pub rules: Vec<MemberRule>,
 }
 
 impl Region<'_, '_> {
@@ -183,16 +186,22 @@ impl Region<'_, '_> {
             weights.extend(member.zip(weight));
         }
         let is_zero = |member: &Name| weights.contains(&(member.clone(), 0));
-        if !self.plan.members.is_empty() && self.plan.members.iter().all(is_zero) {
+        // Those that a catalog brings have 1 unless it is said.
+        if !self.plan.members.is_empty() && self.rules.is_empty() && self.plan.members.iter().all(is_zero) {
             reader.error(node.at, format!("\"weights\" of {place} are all 0; give a member 1"));
         }
         Some(weights)
     }
 
+    /// Returns true if a zone is a member, or may become one by a catalog.
+    fn may_have(&self, zone: &Name) -> bool {
+        self.plan.members.contains(zone) || self.rules.iter().any(|rule| rule.may_bring(zone))
+    }
+
     /// Reads the name of a member of the region.
     fn read_member(&self, reader: &mut Reader<'_>, key: &str, at: usize, text: &str) -> Option<Name> {
         let member = reader.parse_name(at, text)?;
-        if self.plan.members.contains(&member) {
+        if self.may_have(&member) {
             return Some(member);
         }
         let known: Vec<String> = self.plan.members.iter().map(without_dot).collect();
@@ -223,7 +232,7 @@ impl Region<'_, '_> {
         for (member, Addresses { home_only, home_only_at, .. }) in &self.addresses {
             let is_home = match member {
                 Some(member) => homes.contains(member),
-                None => self.plan.members.iter().any(|member| homes.contains(member)),
+                None => homes.iter().any(|home| self.may_have(home)),
             };
             if !home_only.is_empty() && !is_home {
                 let whose =
@@ -249,8 +258,8 @@ impl Region<'_, '_> {
             return;
         }
         let near: HashSet<&Name> = plan.near.iter().map(|(home, _)| home).chain(&self.plan.members).collect();
-        let strangers: Vec<String> =
-            listed.iter().filter(|home| !near.contains(home)).map(|home| shorten(&without_dot(home))).collect();
+        let is_strange = |home: &&Name| !near.contains(home) && !self.may_have(home);
+        let strangers: Vec<String> = listed.iter().filter(is_strange).map(|home| shorten(&without_dot(home))).collect();
         if strangers.is_empty() {
             return;
         }

@@ -1,6 +1,6 @@
 //! The section `[aggregations]`: region zones and their members.
 //!
-//! Invariants: every region has members, all of them zones of this file, none twice; no region is also a zone.
+//! Invariants: every region has members, all of them zones of this file or such as catalogs may list, none twice; no region is also a zone.
 //! Members keep the order of the file, which settles conflicts between them.
 //!
 //! Cost: O(members), and O(zones) for each unknown member, to suggest another.
@@ -8,7 +8,7 @@
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
 use crate::config::addresses::{Addresses, own_addresses, read_addresses};
-use crate::config::member_rules::MemberRule;
+use crate::config::member_rules::{Foreseen, Meant, MemberRule};
 use crate::config::names::{Declared, SELF, read_mname, read_names, unquoted_names};
 use crate::config::region_steering::Region;
 use crate::config::secondaries::outgoing;
@@ -154,7 +154,8 @@ pub fn read_regions(
     }
     // All regions must be known before members are judged: a member may be a region written further down.
     for (origin, entry) in named {
-        let rules = sections.has_catalogs.then_some(&rules);
+        let foreseen = sections.foreseen.clone();
+        let rules = foreseen.as_ref().map(|foreseen| (foreseen, &rules));
         let context = Context { entry, origin, zones, regions: &declared, united, rules };
         plans.extend(context.read(reader, sections));
     }
@@ -178,8 +179,9 @@ pub struct Context<'c> {
     pub regions: &'c Declared,
     /// Zones that have members themselves.
     pub united: &'c Declared,
-    /// The rules for members of this region and those before it; none if there are no catalogs, whose zones they find.
-    pub rules: Option<&'c RefCell<Vec<MemberRule>>>,
+    /// The zones that catalogs may list, and the rules for members of this region and those before it; none if there are
+    /// no catalogs, whose zones they find.
+    pub rules: Option<(&'c Foreseen, &'c RefCell<Vec<MemberRule>>)>,
 }
 
 impl Context<'_> {
@@ -235,7 +237,11 @@ impl Context<'_> {
             }
             _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         };
-        let region = Region { plan: &plan, fields: fields.as_ref(), place: &place, addresses };
+        let rules: Vec<MemberRule> = match self.rules {
+            Some((_, rules)) => rules.borrow().iter().filter(|rule| rule.region == self.origin).cloned().collect(),
+            None => Vec::new(),
+        };
+        let region = Region { plan: &plan, fields: fields.as_ref(), place: &place, addresses, rules };
         region.admit(reader, sections);
         Some(plan)
     }
@@ -314,9 +320,11 @@ impl Context<'_> {
         let written: Vec<Written<'n>> = written.collect();
         let mut members: Vec<(Name, Addresses)> = Vec::new();
         for (index, Written { name, text, at, addresses }) in written.iter().enumerate() {
-            if members.iter().any(|(other, _)| other == name) {
+            if members.iter().any(|(other, _)| other == name) || self.has_rule_for(name) {
                 let (place, text) = (self.place(), shorten(text));
                 reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
+            } else if self.foresees(name) {
+                self.add_rule(Meant::Named { zone: name.clone(), place: members.len() }, addresses);
             } else if self.zones.contains_key(name) {
                 members.push((name.clone(), addresses.clone()));
             } else if (!self.zones.is_empty() || self.united.contains_key(name))
@@ -347,10 +355,8 @@ impl Context<'_> {
             reader.text(key, node, wanted).map(str::to_owned)
         })?;
         let mut found: Vec<(&Name, &usize)> = self.zones.iter().filter(|(zone, _)| matches(&pattern, zone)).collect();
-        if let Some(rules) = self.rules {
-            let Addresses { rules: rules_of_addresses, home_only, .. } = addresses.clone();
-            let (region, pattern) = (self.origin.clone(), pattern.clone());
-            rules.borrow_mut().push(MemberRule { region, pattern, addresses: rules_of_addresses, home_only });
+        if self.rules.is_some() {
+            self.add_rule(Meant::Like(pattern.clone()), &addresses);
         } else if found.is_empty() && !self.zones.is_empty() {
             let advice =
                 "an asterisk is any part of one label; write it as the zones are written, or add them to [zones]";
@@ -359,6 +365,28 @@ impl Context<'_> {
         }
         found.sort_by_cached_key(|(zone, at)| (**at, zone.to_string()));
         Some(found.into_iter().map(|(zone, _)| (zone.clone(), addresses.clone())).collect())
+    }
+
+    /// Returns true if a name that is nothing in this file may be a zone of a catalog.
+    fn foresees(&self, name: &Name) -> bool {
+        let is_here = |names: &Declared| names.contains_key(name);
+        let is_listed = self.rules.is_some_and(|(foreseen, _)| foreseen.has(name));
+        is_listed && *name != self.origin && ![self.zones, self.regions, self.united].into_iter().any(is_here)
+    }
+
+    /// Returns true if this region names a zone that a catalog may list.
+    fn has_rule_for(&self, name: &Name) -> bool {
+        let names = |rule: &MemberRule| {
+            rule.region == self.origin && matches!(&rule.meant, Meant::Named { zone, .. } if zone == name)
+        };
+        self.rules.is_some_and(|(_, rules)| rules.borrow().iter().any(names))
+    }
+
+    /// Adds a rule by which zones of catalogs are members.
+    fn add_rule(&self, meant: Meant, addresses: &Addresses) {
+        let Some((_, rules)) = self.rules else { return };
+        let (region, Addresses { rules: own, home_only, .. }) = (self.origin.clone(), addresses.clone());
+        rules.borrow_mut().push(MemberRule { region, meant, addresses: own, home_only });
     }
 
     /// Reads one member: the name of its zone, or a table with it.
@@ -395,7 +423,7 @@ impl Context<'_> {
         candidates.sort_by_key(|zone| self.zones[*zone]);
         let candidates: Vec<String> = candidates.into_iter().map(without_dot).collect();
         let otherwise = || match self.rules {
-            Some(_) => format!("write {{ match = \"{text}\" }} if a catalog lists it, or add it to [zones]"),
+            Some(_) => "add it to \"match\" of the catalog that lists it, or to [zones]".to_string(),
             None => "add it to [zones] or remove it here".to_string(),
         };
         let advice = did_you_mean(&without_dot(name), candidates.iter().map(String::as_str), otherwise);

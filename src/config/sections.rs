@@ -4,7 +4,7 @@ use crate::config::api::ApiPlan;
 use crate::config::automatic::AutomaticWays;
 use crate::config::keys::Keys;
 use crate::config::listening::Placed;
-use crate::config::member_rules::MemberRule;
+use crate::config::member_rules::{Foreseen, MemberRule};
 use crate::config::secondaries::Secondaries;
 use crate::config::transfer::TransferSection;
 use std::net::SocketAddr;
@@ -24,9 +24,9 @@ pub struct Sections<'s> {
     pub apis: Vec<(ApiPlan, Vec<Placed>)>,
     /// How automatic reverse zones are served.
     pub automatic_ways: AutomaticWays,
-    /// True if zones of catalogs may be members of regions.
-    pub has_catalogs: bool,
-    /// The rules that they may match, once the regions are read.
+    /// The zones that catalogs may list, once those are read; none without catalogs.
+    pub foreseen: Option<Foreseen>,
+    /// The rules by which they may be members of regions, once the regions are read.
     pub member_rules: Vec<MemberRule>,
     /// True if the files that the configuration names are read.
     pub touch_disk: bool,
