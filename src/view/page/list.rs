@@ -8,12 +8,12 @@ use super::parts::{Cell, Grade, Mark, count, id_of, short};
 use super::rows::zone_mark;
 use crate::view::Handle;
 use crate::view::columns::{Column, Value, cells, heads};
-use crate::view::datacenters::label_of;
+use crate::view::datacenters::{compare_labels, label_of};
 use crate::view::judgement::{Judgement, Note, noted};
 use crate::view::report::{CatalogReport, RegionReport, Report, ZoneReport};
 use crate::view::zones::Line;
 use askama::Template;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use url::form_urlencoded::Serializer;
 use wire::name::Name;
 
@@ -43,8 +43,8 @@ pub struct Filter {
 pub struct ZoneList {
     shell: Shell,
     filter: Filter,
-    /// Labels of datacenters.
-    datacenters: BTreeSet<String>,
+    /// Labels of datacenters, in the order of their numbers.
+    datacenters: Vec<String>,
     count: String,
     /// The heads of the table, and each zone with its id and cells.
     heads: Cell,
@@ -154,10 +154,13 @@ impl ZoneList {
             Column::remark("Remarks", "wide", |listed| Value::Text(listed.line.remarks.clone())),
         ];
         let members = snapshot.regions.values().flat_map(|region| &region.plan.members);
+        let mut datacenters: Vec<String> = members.map(label_of).take(SUGGESTED).collect();
+        datacenters.sort_by(|one, other| compare_labels(one, other));
+        datacenters.dedup();
         ZoneList {
             heads: heads(&columns),
             zones: listed.map(|one| (id_of("zone", one.line.name), cells(&columns, &one, shell.now))).collect(),
-            datacenters: members.map(label_of).take(SUGGESTED).collect(),
+            datacenters,
             count: filter.describe(found),
             before,
             after,
@@ -273,7 +276,7 @@ mod tests {
         assert_eq!(list(filter("dc-12.", "", "Z001", 0)), (1, 1, false, false), "Z0012, not Z0062");
         let page = ZoneList {
             shell: Shell::default(),
-            datacenters: ["<i>".to_owned()].into(),
+            datacenters: vec!["<i>".to_owned()],
             count: filter("<b>", "", "", 0).describe(0),
             filter: filter("<b>", "", "", 0),
             heads: Cell::default(),
