@@ -43,7 +43,7 @@ mod episodes;
 
 pub use episodes::{Episode, Episodes};
 
-use crate::acl::{Prefix, network_of};
+use crate::acl::{Host, Prefix, network_of};
 use crate::metrics::CLASSES;
 use episodes::Began;
 use std::hash::{BuildHasher, RandomState};
@@ -89,6 +89,8 @@ pub struct RateLimit {
     plan: RateLimitPlan,
     /// Nanoseconds that an answer is worth.
     worth: u64,
+    /// Clients without a limit that are known by name.
+    hosts: Vec<Host>,
 }
 
 /// Class of a response, or of what costs as much, as its counter is numbered.
@@ -149,7 +151,17 @@ impl RateLimit {
             }
         }
         let worth = BURST / u64::from(plan.responses_per_second.max(1));
-        RateLimit { plan, worth }
+        RateLimit { plan, worth, hosts: Vec::new() }
+    }
+
+    /// The same without a limit on hosts that are known by name, wherever they are at present.
+    pub fn with_hosts<'h>(mut self, hosts: impl IntoIterator<Item = &'h Host>) -> RateLimit {
+        for host in hosts {
+            if !self.hosts.contains(host) {
+                self.hosts.push(host.clone());
+            }
+        }
+        self
     }
 
     /// What is done with answers over the limit.
@@ -175,6 +187,7 @@ impl RateLimit {
     /// Returns true if a client has no limit.
     fn exempts(&self, address: IpAddr) -> bool {
         self.plan.exempt.iter().any(|prefix| prefix.contains(address))
+            || self.hosts.iter().any(|host| host.is_at(address))
     }
 }
 

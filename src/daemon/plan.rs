@@ -4,7 +4,7 @@
 
 use super::restore::Remains;
 use super::sources::{SourcePlan, own_news};
-use crate::acl::{Access, Prefix, Rule};
+use crate::acl::{Access, Host, Prefix, Rule};
 use crate::budget;
 use crate::config::Config;
 use crate::cookie::Secrets;
@@ -64,6 +64,12 @@ pub fn peers(config: &Config) -> Vec<Prefix> {
     sources.chain(secondaries).chain(config.client_subnet_from.iter().copied()).collect()
 }
 
+/// The hosts that may transfer zones in force, by name.
+fn secondary_hosts(config: &Config) -> impl Iterator<Item = &Host> {
+    let rules = config.outgoing.values().flat_map(|outgoing| &outgoing.access.rules);
+    rules.filter_map(|rule| rule.host.as_ref())
+}
+
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
 pub async fn publish_plan(
     keeper: &keeper::KeeperHandle,
@@ -100,7 +106,7 @@ pub async fn publish_plan(
         answers: config.answers.iter().map(|(zone, plan)| (zone.clone(), Arc::new(plan.clone()))).collect(),
         clients: config.clients.clone(),
         cookies: config.cookies.answer.then(|| config.cookies.secrets.clone().unwrap_or_else(Secrets::own)),
-        rate_limit: Arc::new(RateLimit::new(&config.rate_limit, peers(config))),
+        rate_limit: Arc::new(RateLimit::new(&config.rate_limit, peers(config)).with_hosts(secondary_hosts(config))),
         tap,
         refusing: refusing.cloned().collect(),
         made: config.inventories.iter().flat_map(InventoryPlan::zones).cloned().collect(),

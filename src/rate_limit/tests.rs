@@ -4,6 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
+use wire::name::Name;
 
 const RATE: u32 = 1000;
 const SECOND: u64 = 1_000_000_000;
@@ -86,6 +87,19 @@ fn who_is_exempt_takes_half_of_the_burst_and_nothing_of_the_rate() {
     assert_eq!(cut, 0);
     let peers = RateLimit::new(&plan(), [Prefix::host(address("192.0.2.53"))]);
     assert_eq!(within(&limiter, &peers, "192.0.2.53", flood(0, 50_000)), 250_000);
+}
+
+#[test]
+fn hosts_have_no_limit_where_they_are_at_present() {
+    let (limiter, host) = (Limiter::default(), Host::new(Name::parse("ns2.hosts.example").unwrap()));
+    let limit = RateLimit::new(&plan(), []).with_hosts([&host, &host]);
+    let is_all =
+        |client: &str, second: u64| within(&limiter, &limit, client, (0..5000u64).map(|_| second * SECOND)) == 5000;
+    assert!(!is_all("192.0.2.53", 100), "nobody knows where it is");
+    host.set(&[address("192.0.2.53")]);
+    assert!(is_all("192.0.2.53", 110));
+    host.set(&[address("2001:db8::53")]);
+    assert!(is_all("2001:db8::53", 120) && !is_all("192.0.2.53", 120));
 }
 
 #[test]
