@@ -377,7 +377,11 @@ impl Config {
         let (catalogs, catalogs_at) =
             catalogs::read_catalogs(&mut reader, root.entry("catalogs"), &zones_at, &mut sections);
         let patterns = catalogs.iter().map(|source| source.patterns.as_slice());
-        sections.foreseen = root.entry("catalogs").map(|_| Foreseen::new(patterns, &catalogs_at));
+        sections.foreseen = root.entry("catalogs").map(|_| {
+            let regions = regions::names(&root);
+            let taken = zones_at.keys().chain(catalogs_at.keys()).cloned().chain(regions).collect();
+            Arc::new(Foreseen::new(catalogs_at.len(), patterns, taken))
+        });
         let mut regions = Vec::new();
         for (zone, entry) in &united {
             if let Some((members, region)) = united::read_united(&mut reader, zone, entry, &mut sections) {
@@ -403,7 +407,8 @@ impl Config {
             let message = format!("catalog {} is also an aggregation; give one of them another name", region.origin);
             reader.error(catalogs_at[&region.origin], message);
         }
-        let (member_rules, automatic_ways) = (sections.member_rules, sections.automatic_ways);
+        let (foreseen, member_rules) = (sections.foreseen, sections.member_rules);
+        let automatic_ways = sections.automatic_ways;
         let mut secondaries = sections.secondaries;
         let others = [("a zone", &zones_at), ("an aggregation", &regions_at), ("one of a primary", &catalogs_at)];
         let catalog = secondaries.admit_catalog(&mut reader, others, server_name);
@@ -411,7 +416,8 @@ impl Config {
         inventories.iter_mut().for_each(|plan| plan.set_secondaries(&targets));
         let has_secondaries = |region: &Name| secondaries::has_secondaries(&outgoing, &targets, region);
         region_steering::keep_fresh(&mut zones, &regions, &answers.plans);
-        let drains = drains::read_drains(&mut reader, &root, (&regions, &member_rules), has_secondaries);
+        let drains =
+            drains::read_drains(&mut reader, &root, (&regions, &member_rules, foreseen.as_deref()), has_secondaries);
         if server.client_subnet_from.is_empty() {
             answers.expect_subnets(&mut reader);
         }

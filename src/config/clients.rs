@@ -3,8 +3,8 @@
 //!
 //! A file of prefixes has one on a line; comments begin with `#`, and empty lines are skipped.
 //!
-//! Invariants: every home is a zone of this file, or one that a catalog may list; homes have their numbers in the order of the file; no prefix is there
-//! twice. One mistake in a file of prefixes refuses the whole configuration.
+//! Invariants: every home is a zone of this file, or one that a catalog may list; homes have their numbers in the order of
+//! the file; no prefix is there twice. One mistake in a file of prefixes refuses the whole configuration.
 //!
 //! Cost: O(prefixes × log prefixes) without memory for a line; where a prefix is there twice, a map of all of them once.
 

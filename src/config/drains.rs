@@ -1,14 +1,14 @@
 //! The sections `[[drains]]`: members, or names of them, that regions, or a share of their clients, go without for a
 //! while.
 //!
-//! Invariants: a drain names a member of a region of this file, or a zone that a catalog may make one; no two have the same target; no region is drained of
-//! all its members, which is surely a mistake.
+//! Invariants: a drain names a member of a region of this file, or a zone that a catalog may make one; no two have the same
+//! target; no region is drained of all its members, which is surely a mistake, unless a catalog may bring more.
 //!
 //! Cost: O(drains × members).
 //!
 //! RFCs: 3339 (date and time).
 
-use crate::config::member_rules::MemberRule;
+use crate::config::member_rules::{Foreseen, MemberRule};
 use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
 use crate::timestamp::parse_timestamp;
 use settings::fields::Fields;
@@ -42,11 +42,15 @@ pub static DRAIN: Table<()> = Table {
 pub fn read_drains(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
-    (regions, rules): (&[RegionPlan], &[MemberRule]),
+    (regions, rules, foreseen): (&[RegionPlan], &[MemberRule], Option<&Foreseen>),
     has_secondaries: impl Fn(&Name) -> bool,
 ) -> Vec<Drain> {
     let wanted = "tables such as [[drains]] with member = \"us-west-1.cns.example.com\"";
-    let read = |reader: &mut Reader<'_>, _: &str, node: &Node| read_drain(reader, node, regions, rules);
+    let is_coming = |zone: &Name, region: Option<&Name>| {
+        let mut rules = rules.iter().filter(|rule| region.is_none_or(|region| *region == rule.region));
+        foreseen.is_some_and(|foreseen| foreseen.has(zone)) && rules.any(|rule| rule.may_bring(zone))
+    };
+    let read = |reader: &mut Reader<'_>, _: &str, node: &Node| read_drain(reader, node, regions, is_coming);
     let mut drains: Vec<Drain> = Vec::new();
     for (drain, at) in root.read(reader, "drains", |r, key, node| r.list(key, node, wanted, read)).unwrap_or_default() {
         if drains.iter().any(|other| other.target == drain.target) {
@@ -85,12 +89,12 @@ pub fn read_drains(
     drains
 }
 
-/// Reads one drain and where it stands.
+/// Reads one drain and where it stands; `is_coming` tells of zones that a catalog may make members of a region, or of any.
 fn read_drain(
     reader: &mut Reader<'_>,
     node: &Node,
     regions: &[RegionPlan],
-    rules: &[MemberRule],
+    is_coming: impl Fn(&Name, Option<&Name>) -> bool,
 ) -> Option<(Drain, usize)> {
     let fields = DRAIN.read(reader, node, "a drain", &mut ())?;
     fields.need(reader, "member", node.at, "a drain has no member; write member = \"ZONE\"".to_string());
@@ -99,10 +103,7 @@ fn read_drain(
     let member = fields.read(reader, "member", |r, key, node| {
         let member = read_member_name(r, key, node, regions)?;
         let mut possible = regions.iter().filter(|plan| only.as_ref().is_none_or(|only| *only == plan.origin));
-        let is_for = |rule: &&MemberRule| only.as_ref().is_none_or(|only| *only == rule.region);
-        if possible.clone().any(|plan| plan.members.contains(&member))
-            || rules.iter().filter(is_for).any(|rule| rule.may_bring(&member))
-        {
+        if possible.clone().any(|plan| plan.members.contains(&member)) || is_coming(&member, only.as_ref()) {
             return Some(member);
         }
         let text = shorten_name(&member);

@@ -3,7 +3,8 @@
 //!
 //! The file says how zones of a catalog are transferred and served, the catalog which they are. From both, and from what
 //! was in force before, comes a configuration in which they stand like zones of the file: behind those, in canonical
-//! order, and as members of the regions that name them or whose rules they match. A region that has no member by this is left out.
+//! order, and as members of the regions that name them or whose rules they match. A region that has no member by this is
+//! left out.
 //!
 //! Who has a zone that several catalogs list (RFC 9432 section 4.3.1): the one that had it before, unless it names
 //! another one as new owner; without one before, the first in the file that does not.
@@ -11,7 +12,7 @@
 //! Invariants: what the file has itself is never taken over; a zone that is refused is told with the reason; the
 //! configuration of the file is kept beside, so that another version of a catalog needs neither the file nor the disk.
 //!
-//! Cost: O(zones × rules), of which each is a comparison of two names. Nothing is read or parsed.
+//! Cost: O(zones × patterns + names × log zones), of which each is a comparison of two names. Nothing is read or parsed.
 //!
 //! RFCs: 9432.
 

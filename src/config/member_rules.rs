@@ -3,12 +3,12 @@
 //! A region has zones of catalogs as members by a pattern or by name. Names stand at their place among the members of the
 //! file, which settles conflicts; zones that match a pattern come behind.
 //!
-//! Cost: O(rules × zones) to find members, each a comparison of two names.
+//! Cost: to find members O(zones) for a pattern and O(log zones) for a name, each a comparison of two names.
 
 use crate::acl::Prefix;
-use crate::config::names::Declared;
 use crate::config::zone_pattern::{matches, matches_text};
 use crate::merge::AddressRules;
+use std::collections::HashSet;
 use wire::name::Name;
 
 /// A rule for members of a region, which zones of catalogs may match.
@@ -39,7 +39,7 @@ impl MemberRule {
         }
     }
 
-    /// The zones that it means among those of catalogs, in their order; `texts` has their names as text.
+    /// The zones that it means among those of catalogs, which are in canonical order; `texts` has their names as text.
     pub fn find<'z>(&self, zones: &[&'z Name], texts: &[String]) -> Vec<&'z Name> {
         match &self.meant {
             Meant::Like(pattern) => {
@@ -47,27 +47,33 @@ impl MemberRule {
                 let found = zones.iter().zip(texts).filter(|(_, text)| matches_text(&pattern, text));
                 found.map(|(zone, _)| *zone).collect()
             }
-            Meant::Named { zone, .. } => zones.iter().copied().filter(|other| *other == zone).collect(),
+            Meant::Named { zone, .. } => {
+                let found = zones.binary_search_by(|other| other.canonical_cmp(zone));
+                found.into_iter().map(|index| zones[index]).collect()
+            }
         }
     }
 }
 
 /// The zones that the catalogs of a file may list.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Foreseen {
     /// Of all catalogs that list some names only.
     patterns: Vec<String>,
     /// True if a catalog may list any zone.
     is_any: bool,
-    /// The catalogs, which are no zones.
-    catalogs: Vec<Name>,
+    /// Zones, regions and catalogs of the file, which no catalog can bring.
+    taken: HashSet<Name>,
 }
 
 impl Foreseen {
-    /// Those of the catalogs of a file, by the patterns of each; what one with mistakes may list is not known.
-    pub fn new<'c>(patterns: impl ExactSizeIterator<Item = &'c [String]>, declared: &Declared) -> Foreseen {
-        let mut foreseen = Foreseen { is_any: patterns.len() < declared.len(), ..Foreseen::default() };
-        foreseen.catalogs.extend(declared.keys().cloned());
+    /// Those of so many catalogs, by the patterns of each that is known; of others nobody knows what they may list.
+    pub fn new<'c>(
+        catalogs: usize,
+        patterns: impl ExactSizeIterator<Item = &'c [String]>,
+        taken: HashSet<Name>,
+    ) -> Foreseen {
+        let mut foreseen = Foreseen { patterns: Vec::new(), is_any: patterns.len() < catalogs, taken };
         for own in patterns {
             foreseen.is_any |= own.is_empty();
             foreseen.patterns.extend_from_slice(own);
@@ -77,6 +83,6 @@ impl Foreseen {
 
     /// Returns true if a catalog may list a zone.
     pub fn has(&self, zone: &Name) -> bool {
-        !self.catalogs.contains(zone) && (self.is_any || self.patterns.iter().any(|pattern| matches(pattern, zone)))
+        !self.taken.contains(zone) && (self.is_any || self.patterns.iter().any(|pattern| matches(pattern, zone)))
     }
 }

@@ -1,7 +1,8 @@
 //! Steering of one region: its tables `steering`, `near` and `weights`, the addresses that only clients at home get, and what is
 //! doubtful in them together.
 //!
-//! Invariants: whatever is named is a member of the region, may become one by a catalog, or is a home of `[clients]`; weights stand only where clients are
+//! Invariants: whatever is named is a member of the region, may become one by a catalog, or is a home of `[clients]`;
+//! weights stand only where clients are
 //! steered, and some member has one.
 //!
 //! Cost: O(homes + members squared) for each region.
@@ -9,7 +10,7 @@
 //! RFCs: 2782 (priorities of SRV).
 
 use crate::config::addresses::Addresses;
-use crate::config::member_rules::MemberRule;
+use crate::config::member_rules::{Foreseen, MemberRule};
 use crate::config::names::{read_names, unquoted_names};
 use crate::config::sections::Sections;
 use crate::config::steering::{Draft, STEERING};
@@ -38,8 +39,9 @@ pub struct Region<'r, 'n> {
     pub place: &'r str,
     /// What `addresses` says of all members, and of single ones.
     pub addresses: Vec<(Option<Name>, Addresses)>,
-    /// By which zones of catalogs become members.
-    pub rules: Vec<MemberRule>,
+    /// By which zones of catalogs become members, and which there may be.
+    pub rules: &'r [MemberRule],
+    pub foreseen: Option<&'r Foreseen>,
 }
 
 impl Region<'_, '_> {
@@ -195,7 +197,8 @@ impl Region<'_, '_> {
 
     /// Returns true if a zone is a member, or may become one by a catalog.
     fn may_have(&self, zone: &Name) -> bool {
-        self.plan.members.contains(zone) || self.rules.iter().any(|rule| rule.may_bring(zone))
+        let is_coming = || self.foreseen.is_some_and(|foreseen| foreseen.has(zone));
+        self.plan.members.contains(zone) || self.rules.iter().any(|rule| rule.may_bring(zone)) && is_coming()
     }
 
     /// Reads the name of a member of the region.

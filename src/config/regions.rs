@@ -1,6 +1,7 @@
 //! The section `[aggregations]`: region zones and their members.
 //!
-//! Invariants: every region has members, all of them zones of this file or such as catalogs may list, none twice; no region is also a zone.
+//! Invariants: every region has members, all of them zones of this file or such as catalogs may list, none twice; no region
+//! is also a zone.
 //! Members keep the order of the file, which settles conflicts between them.
 //!
 //! Cost: O(members), and O(zones) for each unknown member, to suggest another.
@@ -137,7 +138,6 @@ pub fn read_regions(
 ) -> (Vec<RegionPlan>, Declared) {
     let mut plans = Vec::new();
     let mut declared = Declared::new();
-    let rules = RefCell::default();
     let Some(section) = root.entry("aggregations") else { return (plans, declared) };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("aggregations", &section.node, "a table of region names and lists of zones");
@@ -154,13 +154,21 @@ pub fn read_regions(
     }
     // All regions must be known before members are judged: a member may be a region written further down.
     for (origin, entry) in named {
-        let foreseen = sections.foreseen.clone();
-        let rules = foreseen.as_ref().map(|foreseen| (foreseen, &rules));
-        let context = Context { entry, origin, zones, regions: &declared, united, rules };
+        let (foreseen, rules) = (sections.foreseen.clone(), RefCell::default());
+        let context =
+            Context { entry, origin, zones, regions: &declared, united, foreseen: foreseen.as_deref(), rules: &rules };
         plans.extend(context.read(reader, sections));
+        sections.member_rules.extend(rules.into_inner());
     }
-    sections.member_rules = rules.into_inner();
     (plans, declared)
+}
+
+/// The names of all regions of a file, as far as they are names.
+pub fn names(root: &Fields<'_>) -> Vec<Name> {
+    match root.entry("aggregations").map(|section| &section.node.value) {
+        Some(Value::Table(entries)) => entries.iter().filter_map(|entry| Name::parse(&entry.key).ok()).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// A member as it is written.
@@ -179,9 +187,10 @@ pub struct Context<'c> {
     pub regions: &'c Declared,
     /// Zones that have members themselves.
     pub united: &'c Declared,
-    /// The zones that catalogs may list, and the rules for members of this region and those before it; none if there are
-    /// no catalogs, whose zones they find.
-    pub rules: Option<(&'c Foreseen, &'c RefCell<Vec<MemberRule>>)>,
+    /// The zones that catalogs may list; none if there are no catalogs.
+    pub foreseen: Option<&'c Foreseen>,
+    /// The rules by which these are members of this region.
+    pub rules: &'c RefCell<Vec<MemberRule>>,
 }
 
 impl Context<'_> {
@@ -237,11 +246,8 @@ impl Context<'_> {
             }
             _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         };
-        let rules: Vec<MemberRule> = match self.rules {
-            Some((_, rules)) => rules.borrow().iter().filter(|rule| rule.region == self.origin).cloned().collect(),
-            None => Vec::new(),
-        };
-        let region = Region { plan: &plan, fields: fields.as_ref(), place: &place, addresses, rules };
+        let (rules, foreseen) = (&*self.rules.borrow(), self.foreseen);
+        let region = Region { plan: &plan, fields: fields.as_ref(), place: &place, addresses, rules, foreseen };
         region.admit(reader, sections);
         Some(plan)
     }
@@ -323,7 +329,7 @@ impl Context<'_> {
             if members.iter().any(|(other, _)| other == name) || self.has_rule_for(name) {
                 let (place, text) = (self.place(), shorten(text));
                 reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
-            } else if self.foresees(name) {
+            } else if self.foreseen.is_some_and(|foreseen| foreseen.has(name)) {
                 self.add_rule(Meant::Named { zone: name.clone(), place: members.len() }, addresses);
             } else if self.zones.contains_key(name) {
                 members.push((name.clone(), addresses.clone()));
@@ -355,7 +361,7 @@ impl Context<'_> {
             reader.text(key, node, wanted).map(str::to_owned)
         })?;
         let mut found: Vec<(&Name, &usize)> = self.zones.iter().filter(|(zone, _)| matches(&pattern, zone)).collect();
-        if self.rules.is_some() {
+        if self.foreseen.is_some() {
             self.add_rule(Meant::Like(pattern.clone()), &addresses);
         } else if found.is_empty() && !self.zones.is_empty() {
             let advice =
@@ -367,26 +373,16 @@ impl Context<'_> {
         Some(found.into_iter().map(|(zone, _)| (zone.clone(), addresses.clone())).collect())
     }
 
-    /// Returns true if a name that is nothing in this file may be a zone of a catalog.
-    fn foresees(&self, name: &Name) -> bool {
-        let is_here = |names: &Declared| names.contains_key(name);
-        let is_listed = self.rules.is_some_and(|(foreseen, _)| foreseen.has(name));
-        is_listed && *name != self.origin && ![self.zones, self.regions, self.united].into_iter().any(is_here)
-    }
-
     /// Returns true if this region names a zone that a catalog may list.
     fn has_rule_for(&self, name: &Name) -> bool {
-        let names = |rule: &MemberRule| {
-            rule.region == self.origin && matches!(&rule.meant, Meant::Named { zone, .. } if zone == name)
-        };
-        self.rules.is_some_and(|(_, rules)| rules.borrow().iter().any(names))
+        let names = |rule: &MemberRule| matches!(&rule.meant, Meant::Named { zone, .. } if zone == name);
+        self.rules.borrow().iter().any(names)
     }
 
     /// Adds a rule by which zones of catalogs are members.
     fn add_rule(&self, meant: Meant, addresses: &Addresses) {
-        let Some((_, rules)) = self.rules else { return };
         let (region, Addresses { rules: own, home_only, .. }) = (self.origin.clone(), addresses.clone());
-        rules.borrow_mut().push(MemberRule { region, meant, addresses: own, home_only });
+        self.rules.borrow_mut().push(MemberRule { region, meant, addresses: own, home_only });
     }
 
     /// Reads one member: the name of its zone, or a table with it.
@@ -422,7 +418,7 @@ impl Context<'_> {
         let mut candidates: Vec<&Name> = self.zones.keys().filter(|zone| !listed.contains(zone)).collect();
         candidates.sort_by_key(|zone| self.zones[*zone]);
         let candidates: Vec<String> = candidates.into_iter().map(without_dot).collect();
-        let otherwise = || match self.rules {
+        let otherwise = || match self.foreseen {
             Some(_) => "add it to \"match\" of the catalog that lists it, or to [zones]".to_string(),
             None => "add it to [zones] or remove it here".to_string(),
         };

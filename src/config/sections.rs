@@ -8,6 +8,7 @@ use crate::config::member_rules::{Foreseen, MemberRule};
 use crate::config::secondaries::Secondaries;
 use crate::config::transfer::TransferSection;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use wire::name::Name;
 
 /// What earlier sections have said, and what the zones and regions add to it.
@@ -25,7 +26,7 @@ pub struct Sections<'s> {
     /// How automatic reverse zones are served.
     pub automatic_ways: AutomaticWays,
     /// The zones that catalogs may list, once those are read; none without catalogs.
-    pub foreseen: Option<Foreseen>,
+    pub foreseen: Option<Arc<Foreseen>>,
     /// The rules by which they may be members of regions, once the regions are read.
     pub member_rules: Vec<MemberRule>,
     /// True if the files that the configuration names are read.

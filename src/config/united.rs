@@ -19,6 +19,7 @@ use crate::transfer::ZonePlan;
 use settings::read::{Reader, shorten};
 use settings::schema::{Table, key};
 use settings::tree::{Entry, Node};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::name::Name;
@@ -59,7 +60,8 @@ pub fn read_united(
 ) -> Option<(Vec<ZonePlan>, RegionPlan)> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let none = Declared::new();
-    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none, rules: None };
+    let (origin, rules) = (zone.clone(), RefCell::default());
+    let context = Context { entry, origin, zones: &none, regions: &none, united: &none, foreseen: None, rules: &rules };
     let mut region = context.blank(sections.server_name);
     let fields = UNITED.read(reader, &entry.node, &place, &mut region)?;
     let wanted = "a list of tables such as [{ id = \"west-1\", primaries = [\"192.0.2.1\"] }]";
